@@ -153,7 +153,7 @@ impl Codec {
         let text = |key| configuration[key].as_str().ok_or_else(|| missing(key));
         let number = |key| configuration[key].as_u64();
         let cname = text("cname")?;
-        let compressor = Compressor::ALL.into_iter().find(|one| one.name() == cname);
+        let compressor = Compressor::ALL.into_iter().find(|candidate| candidate.name() == cname);
         let compressor = compressor.ok_or_else(|| {
             Error::unsupported(format!("blosc compressor {cname} is not in this build"))
         })?;
@@ -174,7 +174,7 @@ impl Codec {
 }
 
 /// Bit shuffling processes as many elements at a time.
-const SHUFFLED_TOGETHER: usize = 8;
+const SHUFFLE_GROUP: usize = 8;
 
 /// The number of elements in each block of a chunk with `chunk` elements: from `least` to `most`, and nearest to `target` if
 /// it divides the chunk evenly and is at most twice as large or small.
@@ -187,13 +187,13 @@ fn even_block(chunk: usize, [least, target, most]: [usize; 3]) -> usize {
     let even = counts.filter(|count| chunk.is_multiple_of(*count)).map(|count| chunk / count);
     // Relative distance: twice as large is as far as half as large.
     let distance = |block: usize| block.max(target) as f64 / block.min(target).max(1) as f64;
-    let worse = |block: &usize| !block.is_multiple_of(SHUFFLED_TOGETHER);
-    let nearest = even.min_by(|one, other| {
-        worse(one).cmp(&worse(other)).then(distance(*one).total_cmp(&distance(*other)))
+    let worse = |block: &usize| !block.is_multiple_of(SHUFFLE_GROUP);
+    let nearest = even.min_by(|first, other| {
+        worse(first).cmp(&worse(other)).then(distance(*first).total_cmp(&distance(*other)))
     });
     nearest.unwrap_or_else(|| {
         let count = (chunk + target / 2) / target;
-        let block = chunk.div_ceil(count.max(1)).next_multiple_of(SHUFFLED_TOGETHER);
+        let block = chunk.div_ceil(count.max(1)).next_multiple_of(SHUFFLE_GROUP);
         block.clamp(least, most)
     })
 }

@@ -83,7 +83,7 @@ mod x86 {
     #[target_feature(enable = "avx2,pclmulqdq,vpclmulqdq,sse4.2")]
     pub fn crc32c(bytes: &[u8]) -> u32 {
         debug_assert!(bytes.len() >= BLOCK);
-        let (blocks, rest) = bytes.as_chunks::<BLOCK>();
+        let (blocks, tail) = bytes.as_chunks::<BLOCK>();
         let mut state = load(&blocks[0]);
         // The CRC starts with all ones.
         state[0] = _mm256_xor_si256(state[0], _mm256_set_epi64x(0, 0, 0, 0xFFFF_FFFF));
@@ -99,7 +99,7 @@ mod x86 {
         let [first, second, third, last] = state;
         let vector = fold(fold(fold(first, BY_VECTOR, second), BY_VECTOR, third), BY_VECTOR, last);
         // The CRC crate inverts at the start and at the end, as the CRC itself does.
-        crc32c::crc32c_append(!end(vector), rest)
+        crc32c::crc32c_append(!end(vector), tail)
     }
 
     /// The remainder of 32 bytes.

@@ -158,14 +158,14 @@ impl Error {
         self
     }
 
-    /// Replaces file names in the error, both in its text and in its path. `told` maps a text to the text with the new
+    /// Replaces file names in the error, both in its text and in its path. `rewrite` maps a text to the text with the new
     /// names.
     #[must_use]
-    pub fn retold(mut self, told: &dyn Fn(&str) -> String) -> Self {
+    pub fn retold(mut self, rewrite: &dyn Fn(&str) -> String) -> Self {
         let inner = &mut self.0;
-        inner.path = inner.path.take().map(|path| told(&path.to_string_lossy()).into());
-        inner.what = told(&inner.what);
-        inner.choices.iter_mut().for_each(|choice| *choice = told(choice));
+        inner.path = inner.path.take().map(|path| rewrite(&path.to_string_lossy()).into());
+        inner.what = rewrite(&inner.what);
+        inner.choices.iter_mut().for_each(|choice| *choice = rewrite(choice));
         self
     }
 
@@ -197,8 +197,8 @@ impl Error {
 
     /// Puts the place of the problem in front: `WHERE: WHAT`.
     #[must_use]
-    pub fn within(mut self, place: impl fmt::Display) -> Self {
-        self.0.what = format!("{place}: {}", self.0.what);
+    pub fn within(mut self, location: impl fmt::Display) -> Self {
+        self.0.what = format!("{location}: {}", self.0.what);
         self
     }
 
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_keeps_the_rest() {
+    fn context_and_remedies_accumulate() {
         let error = Error::damaged("a checksum").at("c/0").with_remedy("copy it again");
         let error = error.within("chunk 3").or_remedy("leave it out");
         assert_eq!(error.to_string(), "c/0: chunk 3: a checksum (copy it again, or leave it out)");

@@ -198,16 +198,16 @@ mod tests {
         ) {
             let tile = Tile { rows: down.min(rows), columns: across.min(columns) };
             let grid = Grid::new(CubeShape::new(rows, columns, bands), tile, 3).unwrap();
-            let mut seen = vec![0; rows * columns];
+            let mut visits = vec![0; rows * columns];
             for chunk in 0..grid.chunks_per_sample() {
                 let region = grid.region(chunk);
                 for y in region.rows {
                     for x in region.columns.clone() {
-                        seen[y * columns + x] += 1;
+                        visits[y * columns + x] += 1;
                     }
                 }
             }
-            prop_assert!(seen.iter().all(|count| *count == 1));
+            prop_assert!(visits.iter().all(|count| *count == 1));
         }
     }
 }

@@ -38,7 +38,7 @@ const CHANNEL_NAMES: &str = "channel_names";
 const LAYERS: &str = "layers";
 const CLASS_NAMES: &str = "class_names";
 const CLASS_COLORS: &str = "class_colors";
-const MADE: &str = "made";
+const PROVENANCE: &str = "made";
 /// A key in an entry of `history`: the names of the columns that changed.
 const COLUMNS: &str = "columns";
 /// A key in an entry of `history`: the names of the masks that were added.
@@ -78,10 +78,12 @@ pub struct BandNotes {
 
 impl BandNotes {
     /// Writes these notes to the attributes of an image array.
-    pub fn write(&self, own: &mut Map<String, Value>) {
-        own.extend(self.keep_bits.map(|bits| (KEEP_BITS.to_owned(), json!(bits))));
-        own.extend(self.good_bands.as_ref().map(|good| (GOOD_BANDS.to_owned(), json!(good))));
-        own.extend(self.band_names.as_ref().map(|names| (BAND_NAMES.to_owned(), json!(names))));
+    pub fn write(&self, attributes: &mut Map<String, Value>) {
+        attributes.extend(self.keep_bits.map(|bits| (KEEP_BITS.to_owned(), json!(bits))));
+        attributes
+            .extend(self.good_bands.as_ref().map(|good| (GOOD_BANDS.to_owned(), json!(good))));
+        attributes
+            .extend(self.band_names.as_ref().map(|names| (BAND_NAMES.to_owned(), json!(names))));
     }
 }
 
@@ -109,18 +111,19 @@ pub struct Made {
 
 impl MaskMeaning {
     /// Writes this meaning to the attributes of a mask array.
-    pub fn write(&self, own: &mut Map<String, Value>) {
+    pub fn write(&self, attributes: &mut Map<String, Value>) {
         if let Some(Made { command, recipe }) = &self.made {
-            own.insert(MADE.to_owned(), json!({ "command": command, "recipe": recipe }));
+            attributes
+                .insert(PROVENANCE.to_owned(), json!({ "command": command, "recipe": recipe }));
         }
         if !self.layers.is_empty() {
-            own.insert(LAYERS.to_owned(), json!(self.layers));
+            attributes.insert(LAYERS.to_owned(), json!(self.layers));
         } else if let Some(classes) = &self.class_names {
-            own.insert(CLASS_NAMES.to_owned(), json!(classes));
+            attributes.insert(CLASS_NAMES.to_owned(), json!(classes));
         }
         if self.class_colors.iter().any(Option::is_some) {
             let colors = self.class_colors.iter().map(|color| color.map(colors::hex));
-            own.insert(CLASS_COLORS.to_owned(), json!(colors.collect::<Vec<_>>()));
+            attributes.insert(CLASS_COLORS.to_owned(), json!(colors.collect::<Vec<_>>()));
         }
     }
 }
@@ -177,7 +180,7 @@ impl ArrayMeta {
         BandNotes {
             keep_bits: self
                 .own()
-                .and_then(|own| own.get(KEEP_BITS)?.as_u64())
+                .and_then(|attributes| attributes.get(KEEP_BITS)?.as_u64())
                 .and_then(|bits| u8::try_from(bits).ok()),
             good_bands: self.list(GOOD_BANDS, Value::as_bool).filter(|list| list.len() == bands),
             band_names: self.list(BAND_NAMES, text).filter(|list| list.len() == bands),
@@ -197,14 +200,14 @@ impl ArrayMeta {
     }
 
     fn made(&self) -> Option<Made> {
-        let made = self.own()?.get(MADE)?.as_object()?;
-        let command = made.get("command").and_then(text).unwrap_or_default();
-        Some(Made { command, recipe: made.get("recipe").cloned().unwrap_or_default() })
+        let origin = self.own()?.get(PROVENANCE)?.as_object()?;
+        let command = origin.get("command").and_then(text).unwrap_or_default();
+        Some(Made { command, recipe: origin.get("recipe").cloned().unwrap_or_default() })
     }
 
     /// Whether per-band statistics are recorded.
     pub fn has_statistics(&self) -> bool {
-        self.own().is_some_and(|own| own.contains_key(STATS))
+        self.own().is_some_and(|attributes| attributes.contains_key(STATS))
     }
 
     /// Per-band statistics of an image array's stored values.
@@ -212,7 +215,7 @@ impl ArrayMeta {
     /// # Errors
     /// If they are not recorded, or not for every band.
     pub fn statistics(&self) -> Result<BandStatistics> {
-        BandStatistics::parse(self.own().and_then(|own| own.get(STATS)), self.bands())
+        BandStatistics::parse(self.own().and_then(|attributes| attributes.get(STATS)), self.bands())
     }
 
     /// The same statistics for the samples of each split, with the name of the split.
@@ -220,7 +223,10 @@ impl ArrayMeta {
     /// # Errors
     /// If one of them does not cover every band.
     pub fn split_statistics(&self) -> Result<Vec<(String, BandStatistics)>> {
-        let splits = self.own().and_then(|own| own.get(SPLIT_STATS)).and_then(Value::as_object);
+        let splits = self
+            .own()
+            .and_then(|attributes| attributes.get(SPLIT_STATS))
+            .and_then(Value::as_object);
         let read = |(split, stats): (&String, &Value)| {
             Ok((split.clone(), BandStatistics::parse(Some(stats), self.bands())?))
         };
@@ -262,7 +268,7 @@ impl ArrayMeta {
             )));
         }
         number("add_offset")?;
-        let bits = self.own().and_then(|own| own.get(KEEP_BITS));
+        let bits = self.own().and_then(|attributes| attributes.get(KEEP_BITS));
         let mantissa = if self.dtype == DType::F16 { 10 } else { 23 };
         match bits {
             Some(bits) if bits.as_u64().is_none_or(|bits| bits > mantissa) => {
@@ -586,7 +592,7 @@ impl Root {
 /// Those of [`parse_group`](crate::zarr::parse_group).
 pub fn parse_root(text: &[u8]) -> Result<Option<Root>> {
     Ok(match zarr::parse_group(text)?.remove(OWN) {
-        Some(Value::Object(own)) => Some(Root(own)),
+        Some(Value::Object(attributes)) => Some(Root(attributes)),
         _ => None,
     })
 }
@@ -596,7 +602,7 @@ mod tests {
     use super::*;
     use crate::zarr::ChunkCodecs;
 
-    fn array(shape: Vec<u64>, own: Value) -> ArrayMeta {
+    fn array(shape: Vec<u64>, attributes: Value) -> ArrayMeta {
         ArrayMeta {
             file_shape: shape.clone(),
             shape,
@@ -605,20 +611,20 @@ mod tests {
             codecs: ChunkCodecs { compression: None, checksum: false },
             fill_value: Value::Null,
             dimension_names: Vec::new(),
-            attributes: Map::from_iter([(OWN.to_owned(), own)]),
+            attributes: Map::from_iter([(OWN.to_owned(), attributes)]),
         }
     }
 
     #[test]
-    fn what_is_written_of_bands_and_masks_comes_back() {
+    fn band_and_mask_attributes_round_trip() {
         let notes = BandNotes {
             keep_bits: Some(7),
             good_bands: Some(vec![true, false]),
             band_names: Some(vec!["red".into(), "edge".into()]),
         };
-        let mut own = Map::new();
-        notes.write(&mut own);
-        assert_eq!(array(vec![1, 1, 1, 2], Value::Object(own)).band_notes(), notes);
+        let mut attributes = Map::new();
+        notes.write(&mut attributes);
+        assert_eq!(array(vec![1, 1, 1, 2], Value::Object(attributes)).band_notes(), notes);
         for meaning in [
             MaskMeaning { layers: vec!["fat".into()], ..MaskMeaning::default() },
             MaskMeaning { class_names: Some(vec!["skin".into()]), ..MaskMeaning::default() },
@@ -629,9 +635,9 @@ mod tests {
             },
             MaskMeaning::default(),
         ] {
-            let mut own = Map::new();
-            meaning.write(&mut own);
-            assert_eq!(array(vec![1, 1, 1], Value::Object(own)).mask_meaning(), meaning);
+            let mut attributes = Map::new();
+            meaning.write(&mut attributes);
+            assert_eq!(array(vec![1, 1, 1], Value::Object(attributes)).mask_meaning(), meaning);
         }
     }
 
@@ -640,8 +646,8 @@ mod tests {
         let odd = json!({
             "keep_bits": "all", "good_bands": [1, 0], "band_names": ["one"], "layers": "fat", "class_names": [1],
         });
-        for own in [odd, json!("nothing"), json!({"good_bands": [true]})] {
-            let meta = array(vec![1, 1, 1, 2], own);
+        for attributes in [odd, json!("nothing"), json!({"good_bands": [true]})] {
+            let meta = array(vec![1, 1, 1, 2], attributes);
             assert_eq!(meta.band_notes(), BandNotes::default());
             assert_eq!(meta.mask_meaning(), MaskMeaning::default());
             assert!(meta.statistics().is_err() && meta.split_statistics().unwrap().is_empty());

@@ -112,18 +112,18 @@ struct Scale<T> {
 }
 
 impl<T: Real> Scale<T> {
-    /// Computes the scale from the values for which `known` is true. `None` if there is nothing to divide by, or if a
+    /// Computes the scale from the values for which `is_valid` is true. `None` if there is nothing to divide by, or if a
     /// sum is not finite.
-    fn of(values: &[T], norm: SpectralNorm, known: impl Fn(T) -> bool + Copy) -> Option<Self> {
-        let part = |value: T, part: T| if known(value) { part } else { T::ZERO };
+    fn of(values: &[T], norm: SpectralNorm, is_valid: impl Fn(T) -> bool + Copy) -> Option<Self> {
+        let part = |value: T, part: T| if is_valid(value) { part } else { T::ZERO };
         let (pivot, shift, divisor) = match norm {
             SpectralNorm::L1 => (T::ZERO, T::ZERO, sum(values, |value| part(value, value.abs()))),
             SpectralNorm::L2 => {
                 (T::ZERO, T::ZERO, sum(values, |value| part(value, value * value)).sqrt())
             }
             SpectralNorm::Snv => {
-                let pivot = values.iter().copied().find(|value| known(*value))?;
-                let count = values.iter().filter(|value| known(**value)).count();
+                let pivot = values.iter().copied().find(|value| is_valid(*value))?;
+                let count = values.iter().filter(|value| is_valid(**value)).count();
                 let shift = sum(values, |value| part(value, value - pivot)) / T::of_count(count);
                 let square = |value: T| {
                     let difference = value - pivot - shift;
@@ -144,7 +144,7 @@ impl<T: Real> Scale<T> {
 /// Keeps eight sums in parallel, so that the compiler can add eight values at a time.
 fn sum<T: Real>(values: &[T], part: impl Fn(T) -> T) -> T {
     let mut sums = [T::ZERO; 8];
-    let (whole, rest) = values.as_chunks::<8>();
+    let (whole, tail) = values.as_chunks::<8>();
     for values in whole {
         for (sum, value) in sums.iter_mut().zip(values) {
             *sum += part(*value);
@@ -152,7 +152,7 @@ fn sum<T: Real>(values: &[T], part: impl Fn(T) -> T) -> T {
     }
     let mut total = T::ZERO;
     sums.into_iter().for_each(|sum| total += sum);
-    rest.iter().for_each(|value| total += part(*value));
+    tail.iter().for_each(|value| total += part(*value));
     total
 }
 
@@ -165,24 +165,24 @@ mod tests {
 
     /// The definition, value by value.
     fn oracle(values: &[f64], norm: SpectralNorm) -> Vec<f64> {
-        let known: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
-        let count = known.len() as f64;
-        let mean = known.iter().sum::<f64>() / count;
+        let valid: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+        let count = valid.len() as f64;
+        let mean = valid.iter().sum::<f64>() / count;
         let (shift, divisor) = match norm {
-            SpectralNorm::L1 => (0.0, known.iter().map(|value| value.abs()).sum::<f64>()),
-            SpectralNorm::L2 => (0.0, known.iter().map(|value| value * value).sum::<f64>().sqrt()),
-            SpectralNorm::Snv if known.iter().all(|value| *value == known[0]) => (mean, 0.0),
+            SpectralNorm::L1 => (0.0, valid.iter().map(|value| value.abs()).sum::<f64>()),
+            SpectralNorm::L2 => (0.0, valid.iter().map(|value| value * value).sum::<f64>().sqrt()),
+            SpectralNorm::Snv if valid.iter().all(|value| *value == valid[0]) => (mean, 0.0),
             SpectralNorm::Snv => {
-                let squares: f64 = known.iter().map(|value| (value - mean).powi(2)).sum();
+                let squares: f64 = valid.iter().map(|value| (value - mean).powi(2)).sum();
                 (mean, (squares / (count - 1.0)).sqrt())
             }
         };
-        let one = |value: &f64| match () {
+        let normalized = |value: &f64| match () {
             () if !value.is_finite() => f64::NAN,
             () if divisor == 0.0 => 0.0,
             () => (value - shift) / divisor,
         };
-        values.iter().map(one).collect()
+        values.iter().map(normalized).collect()
     }
 
     fn check(values: &[f64]) {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_nothing_to_divide_by_becomes_zero() {
+    fn constant_spectra_become_zero() {
         for values in [vec![0.0; 9], vec![0.0, f64::NAN, 0.0], vec![f64::NAN; 3], vec![], vec![0.0]]
         {
             check(&values);

@@ -125,7 +125,9 @@ impl ArrayMeta {
         }
         let codecs = metadata["codecs"].as_array().ok_or_else(|| missing("codecs"))?;
         let (chunk_shape, codecs) = match codecs.as_slice() {
-            [one] if one["name"] == "sharding_indexed" => parse_sharding(&one["configuration"])?,
+            [sharding] if sharding["name"] == "sharding_indexed" => {
+                parse_sharding(&sharding["configuration"])?
+            }
             several => (None, ChunkCodecs::parse(several, dtype)?),
         };
         for inner in [Some(&file_shape), chunk_shape.as_ref()].into_iter().flatten() {
@@ -203,27 +205,29 @@ impl ChunkCodecs {
 
     fn parse(codecs: &[Value], dtype: DType) -> Result<Self> {
         let mut parsed = ChunkCodecs { compression: None, checksum: false };
-        for (place, codec) in codecs.iter().enumerate() {
+        for (position, codec) in codecs.iter().enumerate() {
             let name = codec["name"].as_str().unwrap_or_default();
             let configuration = &codec["configuration"];
             match name {
-                "bytes" if place == 0 => {
+                "bytes" if position == 0 => {
                     if configuration.get("endian").is_some_and(|endian| endian != "little") {
                         return Err(Error::unsupported("values are big-endian"));
                     }
                     continue;
                 }
-                "crc32c" if place > 0 && place + 1 == codecs.len() => {
+                "crc32c" if position > 0 && position + 1 == codecs.len() => {
                     parsed.checksum = true;
                     continue;
                 }
-                _ if place == 1 => parsed.compression = Codec::of_zarr(name, configuration, dtype)?,
+                _ if position == 1 => {
+                    parsed.compression = Codec::of_zarr(name, configuration, dtype)?
+                }
                 _ => {}
             }
-            if place != 1 || parsed.compression.is_none() {
+            if position != 1 || parsed.compression.is_none() {
                 return Err(Error::unsupported(format!(
                     "codec {name:?} in place {} of the chain, which hsipack does not read",
-                    place + 1
+                    position + 1
                 )));
             }
         }
@@ -290,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_layout_does_not_have_is_refused_by_name() {
+    fn unsupported_layouts_are_refused_by_name() {
         let changed = |path: &str, value: Value| {
             let mut json = image().to_json();
             *json.pointer_mut(path).unwrap() = value;

@@ -150,7 +150,7 @@ impl About {
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = small::read(path, MAX_BYTES)?;
         let text = String::from_utf8(bytes).map_err(|_| {
-            Error::malformed("the file is not UTF-8 text").at(path).with_remedy(SEE)
+            Error::malformed("the file is not UTF-8 text").at(path).with_remedy(TEMPLATE_REMEDY)
         })?;
         Self::parse(&text).map_err(|error| error.at(path))
     }
@@ -162,7 +162,8 @@ impl About {
     pub fn parse(text: &str) -> Result<Self> {
         let refused = |error: &toml::de::Error| {
             let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-            Error::malformed(format!("line {line}: {}", error.message().trim())).with_remedy(SEE)
+            Error::malformed(format!("line {line}: {}", error.message().trim()))
+                .with_remedy(TEMPLATE_REMEDY)
         };
         let table: Table = text.parse().map_err(|error| refused(&error))?;
         if let Some(key) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
@@ -208,7 +209,7 @@ impl About {
 }
 
 /// The remedy of errors in the file.
-const SEE: &str = "`hsipack card --template` prints a file with every key";
+const TEMPLATE_REMEDY: &str = "`hsipack card --template` prints a file with every key";
 
 /// The error for a key that is not one of [`KEYS`].
 fn unknown(key: &str) -> Error {
@@ -216,7 +217,7 @@ fn unknown(key: &str) -> Error {
     let nearest = KEYS.iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
     let nearest = nearest.filter(|name| similarity(name) > 0.75);
     Error::conflict(format!("there is no key {key}")).with_remedy(match nearest {
-        Some(name) => format!("did you mean {name}? {SEE}"),
+        Some(name) => format!("did you mean {name}? {TEMPLATE_REMEDY}"),
         None => format!("the keys are {}", KEYS.join(", ")),
     })
 }

@@ -73,7 +73,7 @@ pub fn card(options: &CardOptions) -> Result<Card> {
     for ((_, text), file) in texts.iter().zip(&files[1..]) {
         output::write_whole(file, text.as_bytes())?;
     }
-    let items = facts.places.items.len();
+    let items = facts.footprints.items.len();
     Ok(Card { notes: notes(&facts, &about, options, &folder), output: folder, files, items })
 }
 
@@ -127,9 +127,9 @@ fn notes(facts: &Facts, about: &About, options: &CardOptions, folder: &Path) -> 
         );
     }
     let is_beside = || {
-        let [one, other] = [folder.join(&facts.folder), options.dataset.clone()]
+        let [sibling, other] = [folder.join(&facts.folder), options.dataset.clone()]
             .map(|path| path.canonicalize().ok());
-        one.is_some() && one == other
+        sibling.is_some() && sibling == other
     };
     if about.location.is_none() && !is_beside() {
         notes.push(format!(
@@ -137,6 +137,6 @@ fn notes(facts: &Facts, about: &About, options: &CardOptions, folder: &Path) -> 
             folder.join(&facts.folder).display()
         ));
     }
-    notes.extend(facts.places.notes());
+    notes.extend(facts.footprints.notes());
     notes
 }

@@ -11,7 +11,7 @@ use hsipack_store::{Dataset, small};
 use serde_json::Value;
 
 use crate::about::About;
-use crate::places::Places;
+use crate::footprints::Footprints;
 
 /// The file that lists the checksums of a dataset's metadata files.
 pub(crate) const SUMS: &str = "SHA256SUMS";
@@ -37,7 +37,7 @@ pub(crate) struct Facts {
     /// Files with a checksum: `SHA256SUMS`, and those that it lists.
     pub(crate) files: Vec<DataFile>,
     /// Where its cubes are.
-    pub(crate) places: Places,
+    pub(crate) footprints: Footprints,
 }
 
 /// A band of a stack.
@@ -105,7 +105,7 @@ impl ColumnType {
 
     fn and(self, other: Self) -> Self {
         match (self, other) {
-            (one, other) if one == other => one,
+            (kind, other) if kind == other => kind,
             (Self::Integer, Self::Float) | (Self::Float, Self::Integer) => Self::Float,
             _ => Self::Mixed,
         }
@@ -130,7 +130,7 @@ impl Facts {
             sensors: BTreeSet::new(),
             columns: BTreeMap::new(),
             files: files(&dataset)?,
-            places: Places::new(about),
+            footprints: Footprints::new(about),
             report,
         };
         for id in 0..dataset.samples().len() {
@@ -144,7 +144,7 @@ impl Facts {
                     None => drop(facts.columns.insert(name.to_owned(), kind)),
                 }
             }
-            facts.places.add(&dataset, &sample);
+            facts.footprints.add(&dataset, &sample);
             if let Some(Value::String(sensor)) = sample.columns.get("sensor") {
                 facts.sensors.insert(sensor.clone());
             }

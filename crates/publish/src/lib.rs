@@ -17,7 +17,7 @@
 //! | `about.rs` | the author's file |
 //! | `facts.rs` | facts that are read from the dataset |
 //! | `readme.rs`, `croissant.rs`, `stac.rs` | the text of each file. Pure |
-//! | `places.rs` | where cubes are on Earth, in longitude and latitude, and when they were measured |
+//! | `footprints.rs` | where cubes are on Earth, in longitude and latitude, and when they were measured |
 //! | `card.rs` | writes the files |
 #![deny(missing_docs)]
 
@@ -25,8 +25,8 @@ mod about;
 mod card;
 mod croissant;
 mod facts;
+mod footprints;
 mod markdown;
-mod places;
 mod readme;
 mod stac;
 

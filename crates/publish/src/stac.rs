@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::about::{About, rfc3339};
 use crate::facts::Facts;
-use crate::places::{Place, Time, extent};
+use crate::footprints::{Footprint, Time, extent};
 use crate::readme::{summary, tags, title};
 
 const VERSION: &str = "1.1.0";
@@ -21,22 +21,22 @@ const FOLDER: &str = "stac";
 
 /// Paths and texts of the files; empty if no cube has a place and a time.
 pub(crate) fn files(facts: &Facts, about: &About) -> Vec<(String, String)> {
-    let places = &facts.places.items;
+    let places = &facts.footprints.items;
     if places.is_empty() {
         return Vec::new();
     }
     let written = |value: &Value| format!("{value:#}\n");
     let mut files = vec![(format!("{FOLDER}/collection.json"), written(&collection(facts, about)))];
-    let items = places.iter().map(|place| {
-        (format!("{FOLDER}/{}", item_path(place)), written(&item(place, facts, about)))
+    let items = places.iter().map(|footprint| {
+        (format!("{FOLDER}/{}", item_path(footprint)), written(&item(footprint, facts, about)))
     });
     files.extend(items);
     files
 }
 
 /// The path of an item, from the collection.
-fn item_path(place: &Place) -> String {
-    format!("items/{:06}.json", place.id)
+fn item_path(footprint: &Footprint) -> String {
+    format!("items/{:06}.json", footprint.id)
 }
 
 /// The identifier of the collection: the folder's name, without characters that addresses do not have.
@@ -49,14 +49,14 @@ fn collection_id(facts: &Facts) -> String {
 }
 
 fn collection(facts: &Facts, about: &About) -> Value {
-    let boxes: Vec<[f64; 4]> = facts.places.items.iter().map(bounds).collect();
+    let boxes: Vec<[f64; 4]> = facts.footprints.items.iter().map(bounds).collect();
     let whole = boxes
         .iter()
         .copied()
         .reduce(|a, b| [a[0].min(b[0]), a[1].min(b[1]), a[2].max(b[2]), a[3].max(b[3])]);
     let mut times: Vec<String> = Vec::new();
-    for place in &facts.places.items {
-        match &place.time {
+    for footprint in &facts.footprints.items {
+        match &footprint.time {
             Time::At(time) => times.push(in_utc(time)),
             Time::Between(start, end) => times.extend([in_utc(start), in_utc(end)]),
         }
@@ -67,9 +67,9 @@ fn collection(facts: &Facts, about: &About) -> Value {
         json!({ "rel": "self", "href": "./collection.json", "type": "application/json" }),
     ];
     links.extend(about.license_url.iter().map(|url| json!({ "rel": "license", "href": url })));
-    links.extend(facts.places.items.iter().map(|place| {
-        let href = format!("./{}", item_path(place));
-        json!({ "rel": "item", "href": href, "type": "application/geo+json", "title": place.name })
+    links.extend(facts.footprints.items.iter().map(|footprint| {
+        let href = format!("./{}", item_path(footprint));
+        json!({ "rel": "item", "href": href, "type": "application/geo+json", "title": footprint.name })
     }));
     // STAC needs a licence. `other` says that there is no SPDX identifier, which also holds if there is none at all.
     let is_spdx = |name: &&String| {
@@ -126,20 +126,20 @@ fn in_utc(time: &str) -> String {
 }
 
 /// West, south, east and north.
-fn bounds(place: &Place) -> [f64; 4] {
-    let [west, east] = extent(&place.corners.map(|corner| corner[0]));
-    let [south, north] = extent(&place.corners.map(|corner| corner[1]));
+fn bounds(footprint: &Footprint) -> [f64; 4] {
+    let [west, east] = extent(&footprint.corners.map(|corner| corner[0]));
+    let [south, north] = extent(&footprint.corners.map(|corner| corner[1]));
     [west, south, east, north]
 }
 
-fn item(place: &Place, facts: &Facts, about: &About) -> Value {
-    let stack = &facts.report.stacks[place.stack];
+fn item(footprint: &Footprint, facts: &Facts, about: &About) -> Value {
+    let stack = &facts.report.stacks[footprint.stack];
     let [rows, columns, _] = stack.shape;
-    let [x, a, b, y, d, e] = place.geo.transform;
+    let [x, a, b, y, d, e] = footprint.geo.transform;
     let mut properties = Map::new();
     let mut put = |key: &str, value: Value| drop(properties.insert(key.to_owned(), value));
-    put("title", json!(place.name));
-    match &place.time {
+    put("title", json!(footprint.name));
+    match &footprint.time {
         Time::At(time) => put("datetime", json!(time)),
         Time::Between(start, end) => {
             put("datetime", Value::Null);
@@ -155,13 +155,13 @@ fn item(place: &Place, facts: &Facts, about: &About) -> Value {
         put("instruments", json!([sensor]));
     }
     // Systems that are only known as WKT 1 have no code; the extension takes WKT 2.
-    put("proj:code", json!(place.geo.epsg().map(|code| format!("EPSG:{code}"))));
+    put("proj:code", json!(footprint.geo.epsg().map(|code| format!("EPSG:{code}"))));
     put("proj:shape", json!([rows, columns]));
     put("proj:transform", json!([a, b, x, d, e, y]));
-    let mut corners = place.corners.to_vec();
+    let mut corners = footprint.corners.to_vec();
     corners.push(corners[0]);
     let to_dataset = format!("../../{}", facts.folder);
-    let number = place.index;
+    let number = footprint.index;
     let mut assets = Map::new();
     let mut cube = json!({
         "href": format!("{to_dataset}/{}/image", stack.name),
@@ -170,7 +170,7 @@ fn item(place: &Place, facts: &Facts, about: &About) -> Value {
         "description": format!("Position {number} of the first axis"),
         "roles": ["data"],
         "data_type": stack.dtype,
-        "bands": bands(place, facts),
+        "bands": bands(footprint, facts),
     });
     if let [unit] = facts.units.iter().collect::<Vec<_>>().as_slice() {
         cube["unit"] = json!(unit);
@@ -190,26 +190,26 @@ fn item(place: &Place, facts: &Facts, about: &About) -> Value {
         "type": "Feature",
         "stac_version": VERSION,
         "stac_extensions": [PROJECTION, BANDS],
-        "id": format!("{}-{:06}", collection_id(facts), place.id),
+        "id": format!("{}-{:06}", collection_id(facts), footprint.id),
         "collection": collection_id(facts),
         "geometry": { "type": "Polygon", "coordinates": [corners] },
-        "bbox": bounds(place),
+        "bbox": bounds(footprint),
         "properties": properties,
         "links": [
             { "rel": "root", "href": "../collection.json", "type": "application/json" },
             { "rel": "parent", "href": "../collection.json", "type": "application/json" },
             { "rel": "collection", "href": "../collection.json", "type": "application/json" },
-            { "rel": "self", "href": format!("./{:06}.json", place.id), "type": "application/geo+json" },
+            { "rel": "self", "href": format!("./{:06}.json", footprint.id), "type": "application/geo+json" },
         ],
         "assets": assets,
     })
 }
 
 /// The bands of a cube, with centres and widths in µm.
-fn bands(place: &Place, facts: &Facts) -> Vec<Value> {
+fn bands(footprint: &Footprint, facts: &Facts) -> Vec<Value> {
     let micrometres = |nm: f64| json!((nm * 1e3).round() / 1e6);
     (0..)
-        .zip(&facts.bands[place.stack])
+        .zip(&facts.bands[footprint.stack])
         .map(|(number, band): (usize, _)| {
             let mut all = json!({ "name": format!("band {number}") });
             if let Some(nm) = band.wavelength_nm {

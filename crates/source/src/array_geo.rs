@@ -21,13 +21,13 @@ pub fn array_geo(
 ) -> Result<Geo> {
     let wrong =
         |what: String| Error::conflict(format!("cube '{}': geo: {what}", text::printable(name)));
-    let known = crs.map(|crs| {
+    let parsed = crs.map(|crs| {
         georeference::crs(crs).ok_or_else(|| {
             wrong(format!("{} is not a coordinate reference system", shown(crs)))
                 .with_remedy("give EPSG: and a code, such as EPSG:32632, or WKT")
         })
     });
-    let (crs, own) = known.transpose()?.unzip();
+    let (crs, crs_unit) = parsed.transpose()?.unzip();
     if in_other_order(transform) {
         return Err(wrong(format!(
             "the transform {transform:?} is in the order of rasterio's Affine"
@@ -39,7 +39,7 @@ pub fn array_geo(
             "give six finite numbers in GDAL's order: x of the upper left corner, width of a pixel, 0, y of that corner, 0, height of a pixel, negative if rows run south",
         )
     })?;
-    Ok(geo.in_unit(own.flatten().or(unit)))
+    Ok(geo.in_unit(crs_unit.flatten().or(unit)))
 }
 
 /// A text for an error message, shortened if it is long.
@@ -65,9 +65,9 @@ fn length([x, y]: [f64; 2]) -> f64 {
 }
 
 /// The cosine of the angle between two axes; 1 if one has no length.
-fn obliqueness(one: [f64; 2], other: [f64; 2]) -> f64 {
-    let lengths = length(one) * length(other);
-    if lengths == 0.0 { 1.0 } else { ((one[0] * other[0] + one[1] * other[1]) / lengths).abs() }
+fn obliqueness(first: [f64; 2], other: [f64; 2]) -> f64 {
+    let lengths = length(first) * length(other);
+    if lengths == 0.0 { 1.0 } else { ((first[0] * other[0] + first[1] * other[1]) / lengths).abs() }
 }
 
 #[cfg(test)]
@@ -90,17 +90,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_the_cubes_name() {
-        let said = refused(Some("WGS 84"), NORTH_UP);
+    fn errors_name_the_cube() {
+        let message = refused(Some("WGS 84"), NORTH_UP);
         assert!(
-            said.starts_with("cube 'a': geo: 'WGS 84' is not a coordinate reference"),
-            "{said}"
+            message.starts_with("cube 'a': geo: 'WGS 84' is not a coordinate reference"),
+            "{message}"
         );
         for transform in [[f64::NAN; 6], [0.0; 6], [1.0, 2.0, 2.0, 3.0, 4.0, 4.0]] {
-            let said = refused(None, transform);
+            let message = refused(None, transform);
             assert!(
-                said.contains("cube 'a': geo: the transform [") && said.contains("GDAL"),
-                "{said}"
+                message.contains("cube 'a': geo: the transform [") && message.contains("GDAL"),
+                "{message}"
             );
         }
         let long = refused(Some(&"x".repeat(1000)), NORTH_UP);
@@ -116,8 +116,8 @@ mod tests {
         for angle in [0.0, 27.0, 45.0, 90.0, 180.0, 200.0] {
             let [c, a, b, f, d, e] = turned(angle);
             assert!(array_geo("a", None, turned(angle), None).is_ok(), "{angle}");
-            let said = refused(None, [a, b, c, d, e, f]);
-            assert!(said.contains("Affine"), "{angle}: {said}");
+            let message = refused(None, [a, b, c, d, e, f]);
+            assert!(message.contains("Affine"), "{angle}: {message}");
         }
         // In degrees, and in metres near the equator.
         for [c, a, b, f, d, e] in

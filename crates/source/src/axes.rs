@@ -23,7 +23,7 @@ enum Letter {
 }
 
 /// No container has arrays with more axes.
-const MOST_AXES: usize = 32;
+const MAX_AXES: usize = 32;
 
 impl Axes {
     /// Parses axes as the user spells them. `None` if a letter is unknown, or if `y`, `x` or `b` is missing
@@ -45,7 +45,7 @@ impl Axes {
             .into_iter()
             .all(|axis| count(Letter::Cube(axis)) == 1);
         let has_one_n_at_most = count(Letter::Sample) <= 1;
-        (whole && has_one_n_at_most && letters.len() <= MOST_AXES).then_some(Axes(letters))
+        (whole && has_one_n_at_most && letters.len() <= MAX_AXES).then_some(Axes(letters))
     }
 
     /// The position of the axis of samples.

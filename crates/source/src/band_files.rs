@@ -19,7 +19,7 @@ use crate::{Access, CubeInfo, OpenOptions, RowBuffer, Scaling, Source};
 /// The most files of a cube that stay open.
 const KEPT_OPEN: usize = 64;
 /// The most files in a folder. Bands of thousands of cubes may share one.
-const MOST_FILES: usize = 1 << 20;
+const MAX_FILES: usize = 1 << 20;
 /// The most names that a message lists.
 const LISTED: usize = 5;
 
@@ -141,8 +141,8 @@ impl BandPattern {
             BandsOfCube { name: stars.join("_"), files, quantity }
         };
         let cubes: Vec<_> = cubes.into_iter().map(cube).collect();
-        let mut known = HashSet::new();
-        if let Some(cube) = cubes.iter().find(|cube| !known.insert(&cube.name)) {
+        let mut names = HashSet::new();
+        if let Some(cube) = cubes.iter().find(|cube| !names.insert(&cube.name)) {
             return Err(Error::ambiguous(format!(
                 "{:?} matches the files of two cubes in this folder, whose names would both be {:?}",
                 self.text, cube.name
@@ -166,7 +166,7 @@ impl BandPattern {
         excluded: &dyn Fn(&Path) -> bool,
     ) -> Result<Box<dyn Source>> {
         let mut cubes = self.cubes_in(folder, excluded)?;
-        let place = match name {
+        let position = match name {
             Some(name) => cubes.iter().position(|cube| cube.name == name),
             None if cubes.len() > 1 => {
                 let names = cubes.iter().take(LISTED).map(|cube| cube.name.clone()).collect();
@@ -177,12 +177,12 @@ impl BandPattern {
             }
             None => (!cubes.is_empty()).then_some(0),
         };
-        let place = place.ok_or_else(|| {
+        let position = position.ok_or_else(|| {
             Error::conflict(format!("no file of the folder matches {:?}", self.text))
                 .at(folder)
                 .with_remedy(remedy!["correct ", Opt::BandsFrom])
         })?;
-        let cube = cubes.swap_remove(place);
+        let cube = cubes.swap_remove(position);
         cube.check(any_numbers).map_err(|error| error.at(folder))?;
         cube.open(folder)
     }
@@ -226,7 +226,7 @@ fn add_names(folder: &Path, prefix: &str, depth: usize, names: &mut Vec<String>)
             (2.., true) => add_names(&path, &format!("{text}/"), depth - 1, names)?,
             _ => {}
         }
-        if names.len() > MOST_FILES {
+        if names.len() > MAX_FILES {
             return Err(Error::unsupported("the folder has more than a million files").at(folder));
         }
     }
@@ -319,9 +319,9 @@ impl BandsOfCube {
                 let size = |info: &CubeInfo| {
                     format!("{}x{} {}", info.shape.rows, info.shape.columns, info.dtype)
                 };
-                let own = first.files[0].file_name().unwrap_or_default().to_string_lossy();
+                let first_name = first.files[0].file_name().unwrap_or_default().to_string_lossy();
                 return Err(Error::conflict(format!(
-                    "this band is {}, but {own} is {}",
+                    "this band is {}, but {first_name} is {}",
                     size(info),
                     size(first)
                 ))
@@ -433,10 +433,10 @@ impl Source for BandFiles {
         let size = self.info.dtype.size();
         let pixels = rows.len() * columns;
         let to = out.reset(self.info.dtype, pixels * bands);
-        let mut one = RowBuffer::new();
+        let mut band_buffer = RowBuffer::new();
         for band in 0..bands {
-            self.read_band(band, rows.clone(), &mut one)?;
-            let values = one.bytes().chunks_exact(size);
+            self.read_band(band, rows.clone(), &mut band_buffer)?;
+            let values = band_buffer.bytes().chunks_exact(size);
             for (pixel, value) in to.chunks_exact_mut(bands * size).zip(values) {
                 pixel[band * size..][..size].copy_from_slice(value);
             }

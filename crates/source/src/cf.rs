@@ -42,8 +42,8 @@ pub(super) struct Said<'a> {
 }
 
 /// Where the pixels of a cube of this shape lie. Adds notes about anything that is not kept.
-pub(super) fn geo(said: &Said<'_>, shape: CubeShape, notes: &mut Vec<String>) -> Option<Geo> {
-    let grid = Grid::of(said, shape);
+pub(super) fn geo(metadata: &Said<'_>, shape: CubeShape, notes: &mut Vec<String>) -> Option<Geo> {
+    let grid = Grid::of(metadata, shape);
     let lists = match grid.as_ref().map(|grid| Some((grid.x.spacing()?, grid.y.spacing()?))) {
         Some(None) => {
             notes.push(
@@ -53,11 +53,12 @@ pub(super) fn geo(said: &Said<'_>, shape: CubeShape, notes: &mut Vec<String>) ->
         }
         other => other.flatten(),
     };
-    let given = said.mapping.and_then(|mapping| given_transform(&mapping.text("GeoTransform")?));
-    let transform = match (lists, given) {
-        (Some(lists), Some(given)) if agree(given, lists, shape) => given,
-        (Some((x, y)), given) => {
-            if given.is_some() {
+    let stated =
+        metadata.mapping.and_then(|mapping| given_transform(&mapping.text("GeoTransform")?));
+    let transform = match (lists, stated) {
+        (Some(lists), Some(stated)) if agree(stated, lists, shape) => stated,
+        (Some((x, y)), stated) => {
+            if stated.is_some() {
                 notes.push(
                     "GeoTransform does not match the coordinates; the coordinates are used"
                         .to_owned(),
@@ -65,14 +66,14 @@ pub(super) fn geo(said: &Said<'_>, shape: CubeShape, notes: &mut Vec<String>) ->
             }
             [x.first - x.step / 2.0, x.step, 0.0, y.first - y.step / 2.0, 0.0, y.step]
         }
-        (None, given) => given?,
+        (None, stated) => stated?,
     };
     let Some(geo) = Geo::new(None, transform) else {
         notes.push("the georeferencing is not used: its numbers make no sense".to_owned());
         return None;
     };
     let unit = grid.and_then(|grid| grid.unit);
-    let (crs, own) = match said.mapping {
+    let (crs, crs_unit) = match metadata.mapping {
         Some(mapping) => system(mapping, notes),
         None if unit == Some(Unit::Degree) => {
             notes.push(
@@ -85,7 +86,7 @@ pub(super) fn geo(said: &Said<'_>, shape: CubeShape, notes: &mut Vec<String>) ->
     };
     // Some writers number the pixels if they do not know where on Earth these lie.
     let counts_pixels = crs.is_none() && geo.pixel_size() == [1.0, 1.0];
-    (!counts_pixels).then(|| Geo { crs, unit: own.or(unit), ..geo })
+    (!counts_pixels).then(|| Geo { crs, unit: crs_unit.or(unit), ..geo })
 }
 
 /// Coordinates of columns and rows, both in the same reference system.
@@ -98,9 +99,9 @@ struct Grid {
 impl Grid {
     /// `None` if coordinates are missing, do not fit the shape or are not positions. A list of one value does not count
     /// either, because it has no spacing.
-    fn of(said: &Said<'_>, shape: CubeShape) -> Option<Self> {
-        let (x, y) = (said.x.as_ref()?, said.y.as_ref()?);
-        let mapped = said.mapping.is_some();
+    fn of(metadata: &Said<'_>, shape: CubeShape) -> Option<Self> {
+        let (x, y) = (metadata.x.as_ref()?, metadata.y.as_ref()?);
+        let mapped = metadata.mapping.is_some();
         let (factor, unit) = x.unit("projection_x_coordinate", ("longitude", "degreee"), mapped)?;
         let same = y.unit("projection_y_coordinate", ("latitude", "degreen"), mapped)?;
         let fits = same == (factor, unit)
@@ -157,8 +158,8 @@ impl Coordinates {
     fn spacing(&self) -> Option<Spacing> {
         let (first, last) = (*self.values.first()?, *self.values.last()?);
         let step = (last - first) / (self.values.len() - 1) as f64;
-        let is_even = |(place, value): (usize, &f64)| {
-            (value - (first + place as f64 * step)).abs() <= UNEVEN * step.abs()
+        let is_even = |(index, value): (usize, &f64)| {
+            (value - (first + index as f64 * step)).abs() <= UNEVEN * step.abs()
         };
         let even = step != 0.0 && self.values.iter().enumerate().all(is_even);
         even.then_some(Spacing { first, step })
@@ -176,10 +177,10 @@ fn given_transform(text: &str) -> Option<[f64; 6]> {
 fn agree(transform: [f64; 6], (x, y): (Spacing, Spacing), shape: CubeShape) -> bool {
     let [left, a, b, top, d, e] = transform;
     let near = |start: f64, step: f64, list: Spacing, len: usize| {
-        [0, len - 1].into_iter().all(|place| {
-            let (one, other) =
-                (start + step * (place as f64 + 0.5), list.first + list.step * place as f64);
-            (one - other).abs() <= UNEVEN * list.step.abs()
+        [0, len - 1].into_iter().all(|index| {
+            let (middle, other) =
+                (start + step * (index as f64 + 0.5), list.first + list.step * index as f64);
+            (middle - other).abs() <= UNEVEN * list.step.abs()
         })
     };
     b == 0.0 && d == 0.0 && near(left, a, x, shape.columns) && near(top, e, y, shape.rows)
@@ -296,15 +297,15 @@ mod tests {
         assert_eq!((found.transform, notes.len()), (TRANSFORM, 0));
         // In kilometres, from south to north.
         let (x, y) = (X.map(|x| x / 1e3), [5297.16, 5297.18]);
-        let said = Said {
+        let metadata = Said {
             mapping: Some(&mapping),
             x: list(&x, "projection_x_coordinate", "km"),
             y: list(&y, "projection_y_coordinate", "km"),
         };
-        let found = geo(&said, CubeShape::new(2, 3, 4), &mut Vec::new()).unwrap();
+        let found = geo(&metadata, CubeShape::new(2, 3, 4), &mut Vec::new()).unwrap();
         let wanted = [634200.0, 30.0, 0.0, 5297150.0, 0.0, 20.0];
-        for (one, other) in found.transform.iter().zip(wanted) {
-            assert!((one - other).abs() < 1e-6, "{found:?}");
+        for (actual, other) in found.transform.iter().zip(wanted) {
+            assert!((actual - other).abs() < 1e-6, "{found:?}");
         }
     }
 
@@ -320,13 +321,13 @@ mod tests {
         assert!(notes[0].contains("GeoTransform"), "{notes:?}");
         // Without coordinates, pixels may also be rotated.
         let turned = json!({"GeoTransform": "5 20 10 7 10 -20", "crs_wkt": "EPSG:32632"});
-        let said = Said { mapping: Some(&turned), ..Said::default() };
-        let found = geo(&said, CubeShape::new(2, 3, 4), &mut Vec::new()).unwrap();
+        let metadata = Said { mapping: Some(&turned), ..Said::default() };
+        let found = geo(&metadata, CubeShape::new(2, 3, 4), &mut Vec::new()).unwrap();
         assert_eq!(found.transform, [5.0, 20.0, 10.0, 7.0, 10.0, -20.0]);
     }
 
     #[test]
-    fn what_is_no_grid_is_none() {
+    fn irregular_grids_are_ignored() {
         let mapping = json!({"spatial_ref": "EPSG:32632"});
         let (found, notes) = plane(Some(&mapping), &[1.0, 2.0, 4.0], "m");
         assert!(found.is_none() && notes[0].contains("not evenly spaced"), "{notes:?}");
@@ -335,14 +336,14 @@ mod tests {
         assert_eq!(plane(Some(&mapping), &X, "rad").0, None);
         assert_eq!(plane(Some(&mapping), &X[..2], "m").0, None);
         // Numbered pixels, without a reference system.
-        let said = Said {
+        let metadata = Said {
             x: list(&[0.0, 1.0, 2.0], "projection_x_coordinate", ""),
             y: list(&[0.0, 1.0], "projection_y_coordinate", ""),
             mapping: None,
         };
-        assert_eq!(geo(&said, CubeShape::new(2, 3, 4), &mut Vec::new()), None);
-        let said = Said { x: list(&X, "", ""), y: list(&Y, "", ""), mapping: None };
-        assert_eq!(geo(&said, CubeShape::new(2, 3, 4), &mut Vec::new()), None);
+        assert_eq!(geo(&metadata, CubeShape::new(2, 3, 4), &mut Vec::new()), None);
+        let metadata = Said { x: list(&X, "", ""), y: list(&Y, "", ""), mapping: None };
+        assert_eq!(geo(&metadata, CubeShape::new(2, 3, 4), &mut Vec::new()), None);
     }
 
     #[test]
@@ -353,13 +354,13 @@ mod tests {
             (["", ""], ["degree_E", "degreesN"]),
             (["longitude", "latitude"], ["degrees", ""]),
         ] {
-            let said = Said {
+            let metadata = Said {
                 x: list(&x, names[0], units[0]),
                 y: list(&y, names[1], units[1]),
                 mapping: None,
             };
             let mut notes = Vec::new();
-            let found = geo(&said, CubeShape::new(2, 3, 4), &mut notes).unwrap();
+            let found = geo(&metadata, CubeShape::new(2, 3, 4), &mut notes).unwrap();
             assert_eq!(found.crs.as_deref(), Some("EPSG:4326"));
             assert_eq!(found.unit, Some(Unit::Degree));
             assert_eq!(found.transform, [7.375, 0.25, 0.0, 47.75, 0.0, -0.5]);
@@ -367,18 +368,18 @@ mod tests {
         }
         // Latitude and longitude swapped, and names of a rotated pole.
         for names in [["latitude", "longitude"], ["grid_longitude", "grid_latitude"]] {
-            let said = Said {
+            let metadata = Said {
                 x: list(&x, names[0], "degrees"),
                 y: list(&y, names[1], "degrees"),
                 mapping: None,
             };
-            assert_eq!(geo(&said, CubeShape::new(2, 3, 4), &mut Vec::new()), None);
+            assert_eq!(geo(&metadata, CubeShape::new(2, 3, 4), &mut Vec::new()), None);
         }
     }
 
     #[test]
     fn systems_are_told_by_text_or_parameters() {
-        let told = |mapping: Value| {
+        let system_of = |mapping: Value| {
             let mut notes = Vec::new();
             let (crs, unit) = system(&mapping, &mut notes);
             assert_eq!(notes.len(), usize::from(crs.is_none()), "{notes:?}");
@@ -388,34 +389,34 @@ mod tests {
             "grid_mapping_name": "latitude_longitude", "semi_major_axis": 6378137.0,
             "inverse_flattening": 298.257223563,
         });
-        assert_eq!(told(wgs84), ("EPSG:4326".into(), Some(Unit::Degree)));
+        assert_eq!(system_of(wgs84), ("EPSG:4326".into(), Some(Unit::Degree)));
         let mut utm = json!({
             "grid_mapping_name": "transverse_mercator", "longitude_of_central_meridian": -45.0,
             "false_northing": 1e7, "false_easting": 5e5, "scale_factor_at_central_meridian": 0.9996,
             "latitude_of_projection_origin": 0.0, "semi_major_axis": 6378137.0,
             "inverse_flattening": 298.257223563,
         });
-        assert_eq!(told(utm.clone()), ("EPSG:32723".into(), Some(Unit::Metre)));
+        assert_eq!(system_of(utm.clone()), ("EPSG:32723".into(), Some(Unit::Metre)));
         utm["false_easting"] = json!(400_000.0);
-        assert_eq!(told(utm), (String::new(), None));
+        assert_eq!(system_of(utm), (String::new(), None));
         let named = json!({
             "grid_mapping_name": "latitude_longitude", "semi_major_axis": 6378137.0,
             "inverse_flattening": 298.257222101, "horizontal_datum_name": "North American Datum 1983",
         });
-        assert_eq!(told(named), ("EPSG:4269".into(), Some(Unit::Degree)));
+        assert_eq!(system_of(named), ("EPSG:4269".into(), Some(Unit::Degree)));
         // An ellipsoid that several datums share.
         let grs80 = json!({
             "grid_mapping_name": "latitude_longitude", "semi_major_axis": 6378137.0,
             "inverse_flattening": 298.257222101,
         });
-        assert_eq!(told(grs80), (String::new(), None));
+        assert_eq!(system_of(grs80), (String::new(), None));
         for code in [32723, 4258, 25832] {
             let wkt = hsipack_format::geo::wkt::of_epsg(code).unwrap();
-            assert_eq!(told(json!({"crs_wkt": wkt})).0, format!("EPSG:{code}"));
+            assert_eq!(system_of(json!({"crs_wkt": wkt})).0, format!("EPSG:{code}"));
         }
         let esri = "PROJCS[\"x\",GEOGCS[\"y\"]]";
-        assert_eq!(told(json!({"spatial_ref": esri})), (esri.into(), None));
-        assert_eq!(told(json!({"spatial_ref": "nonsense"})), (String::new(), None));
+        assert_eq!(system_of(json!({"spatial_ref": esri})), (esri.into(), None));
+        assert_eq!(system_of(json!({"spatial_ref": "nonsense"})), (String::new(), None));
     }
 
     proptest! {
@@ -426,13 +427,13 @@ mod tests {
             units in "(degrees?_?(east|north|E|N)?|m|km|rad|ß)?",
         ) {
             let mapping = json!({"GeoTransform": text, "spatial_ref": text, "grid_mapping_name": text});
-            let said = Said {
+            let metadata = Said {
                 mapping: Some(&mapping),
                 x: list(&values, "", &units),
                 y: list(&values, "projection_y_coordinate", &units),
             };
             let shape = CubeShape::new(values.len(), values.len(), 1);
-            if let Some(found) = geo(&said, shape, &mut Vec::new()) {
+            if let Some(found) = geo(&metadata, shape, &mut Vec::new()) {
                 prop_assert!(found.transform.iter().all(|number| number.is_finite()));
             }
         }

@@ -238,8 +238,8 @@ fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
 /// Whether a file that starts with `head` is JSON, as labelling tools write polygons.
 fn is_json(head: &[u8]) -> bool {
     let text = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head).trim_ascii_start();
-    let Some((first, rest)) = text.split_first() else { return false };
-    let second = rest.trim_ascii_start().first();
+    let Some((first, tail)) = text.split_first() else { return false };
+    let second = tail.trim_ascii_start().first();
     matches!((first, second), (b'{', Some(b'"' | b'}')) | (b'[', Some(b'{' | b'[' | b']')))
 }
 

@@ -247,7 +247,7 @@ pub struct FlatSource {
 }
 
 /// Stretches closer together than this are read as one, and the gap is thrown away.
-const WORTH_READING_OVER: usize = 4096;
+const MAX_GAP_BYTES: usize = 4096;
 /// A read of at least this many bytes costs little more than copying it.
 const CHEAP_READ: usize = 64 << 10;
 
@@ -308,7 +308,7 @@ impl FlatSource {
     fn copy_of_samples(&self, samples: SampleAxis) -> Result<Option<Arc<SampleCopy>>> {
         let lengths = self.layout.order.lengths(self.info.shape);
         let inner = lengths[samples.before..].iter().product::<usize>() * self.info.dtype.size();
-        if self.bytes.access() == Access::Random && inner > WORTH_READING_OVER {
+        if self.bytes.access() == Access::Random && inner > MAX_GAP_BYTES {
             return Ok(None);
         }
         let array = Interleaved {
@@ -341,7 +341,7 @@ impl FlatSource {
         if run == stride || outer == 1 {
             return bytes.read_at(first, &mut scratch[..run * outer]);
         }
-        if stride - run > WORTH_READING_OVER {
+        if stride - run > MAX_GAP_BYTES {
             for (index, out) in scratch.chunks_exact_mut(run).enumerate() {
                 bytes.read_at(first + (index * stride) as u64, out)?;
             }
@@ -393,7 +393,7 @@ impl FlatSource {
         };
         let (count, stride) = (ranges[along].len(), strides[along]);
         let together = match stride - run {
-            gap if gap > WORTH_READING_OVER => 1,
+            gap if gap > MAX_GAP_BYTES => 1,
             _ => (CHEAP_READ / stride).clamp(1, count),
         };
         let mut span = vec![0u8; (together - 1) * stride + run];
@@ -598,9 +598,9 @@ impl Source for FlatSource {
         if next_row == 1 && !rows_reversed {
             self.bytes.read_at(at(file_rows.start), bytes).map_err(name)?;
         } else {
-            for (place, out) in bytes.chunks_exact_mut(line).enumerate() {
+            for (index, out) in bytes.chunks_exact_mut(line).enumerate() {
                 let row =
-                    if rows_reversed { file_rows.end - 1 - place } else { file_rows.start + place };
+                    if rows_reversed { file_rows.end - 1 - index } else { file_rows.start + index };
                 self.bytes.read_at(at(row), out).map_err(name)?;
             }
         }
@@ -706,14 +706,15 @@ mod tests {
                 lengths.insert(before, count);
                 let mut bytes = vec![0xAA; 8];
                 for at in 0..lengths.iter().product() {
-                    let mut place = [0; 4];
-                    let mut rest: usize = at;
+                    let mut index = [0; 4];
+                    let mut remaining: usize = at;
                     for axis in (0..4).rev() {
-                        (place[axis], rest) = (rest % lengths[axis], rest / lengths[axis]);
+                        (index[axis], remaining) =
+                            (remaining % lengths[axis], remaining / lengths[axis]);
                     }
-                    let sample = place[before];
+                    let sample = index[before];
                     let of_cube: Vec<usize> =
-                        (0..4).filter(|axis| *axis != before).map(|axis| place[axis]).collect();
+                        (0..4).filter(|axis| *axis != before).map(|axis| index[axis]).collect();
                     let index = |axis| of_cube[order.position(axis)];
                     let value = value(index(Axis::Row), index(Axis::Column), index(Axis::Band));
                     bytes.extend((value + 1_000_000 * sample as u32).to_le_bytes());

@@ -169,8 +169,9 @@ impl Foreign {
     }
 
     fn has_ending(&self, path: &Path) -> bool {
-        let is =
-            |ending: &&str| path.extension().is_some_and(|own| own.eq_ignore_ascii_case(ending));
+        let is = |ending: &&str| {
+            path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(ending))
+        };
         self.endings.iter().any(is)
     }
 

@@ -145,9 +145,9 @@ fn in_one_line(text: &str) -> Option<String> {
 /// The EPSG code at the end of the whole text: `…,AUTHORITY["EPSG","32632"]]` or `…,ID["EPSG",32632]]`.
 fn own_epsg(upper: &str) -> Option<String> {
     let (_, last) =
-        upper.strip_suffix("]]")?.rsplit_once([',', '[']).and_then(|(rest, code)| {
-            let name = rest.strip_suffix("\"EPSG\"")?;
-            (name.ends_with(",AUTHORITY[") || name.ends_with(",ID[")).then_some((rest, code))
+        upper.strip_suffix("]]")?.rsplit_once([',', '[']).and_then(|(before_code, code)| {
+            let name = before_code.strip_suffix("\"EPSG\"")?;
+            (name.ends_with(",AUTHORITY[") || name.ends_with(",ID[")).then_some((before_code, code))
         })?;
     let code: u16 = last.trim_matches('"').parse().ok()?;
     Some(format!("EPSG:{code}"))
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn datums_are_known_by_all_their_names() {
-        for (name, known) in [
+        for (name, expected) in [
             ("WGS-84", Some(Datum::Wgs84)),
             ("WGS_1984", Some(Datum::Wgs84)),
             ("D_WGS_1984", Some(Datum::Wgs84)),
@@ -177,7 +177,7 @@ mod tests {
             ("NAD_1983_2011", None),
             ("", None),
         ] {
-            assert_eq!(datum(name), known, "{name}");
+            assert_eq!(datum(name), expected, "{name}");
         }
     }
 

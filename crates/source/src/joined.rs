@@ -10,13 +10,13 @@ use hsipack_format::{CubeShape, Error, Result};
 use super::{Access, CubeInfo, OpenOptions, RowBuffer, Source};
 
 /// No sensor has more detectors.
-const MOST_PARTS: usize = 8;
+const MAX_PARTS: usize = 8;
 
 /// The names in a variable that names several cubes; `None` if it is one name.
 pub(super) fn names(options: &OpenOptions) -> Option<Vec<&str>> {
     let names: Vec<&str> = options.variable.as_deref()?.split('+').map(str::trim).collect();
     let several =
-        (2..=MOST_PARTS).contains(&names.len()) && names.iter().all(|name| !name.is_empty());
+        (2..=MAX_PARTS).contains(&names.len()) && names.iter().all(|name| !name.is_empty());
     (several && !options.mask).then_some(names)
 }
 
@@ -48,8 +48,8 @@ pub(super) fn join(names: &[&str], parts: Vec<Box<dyn Source>>) -> Result<Box<dy
 }
 
 fn check(names: &[&str], infos: &[&CubeInfo]) -> Result<()> {
-    let [first, rest @ ..] = infos else { return Ok(()) };
-    for (name, other) in names[1..].iter().zip(rest) {
+    let [first, others @ ..] = infos else { return Ok(()) };
+    for (name, other) in names[1..].iter().zip(others) {
         let grid = |info: &CubeInfo| (info.shape.rows, info.shape.columns, info.dtype);
         let what = if grid(first) != grid(other) {
             format!("{} is {} {}", name, other.shape, other.dtype)
@@ -92,11 +92,12 @@ fn describe(names: &[&str], infos: &[&CubeInfo], bands: &[Band]) -> CubeInfo {
     let shape = CubeShape { bands: bands.len(), ..first.shape };
     let format = format!("{}, {} joined", first.format, names.join(" + "));
     let mut info = CubeInfo::new(format, shape, first.dtype, &first.files[0]);
-    let same = |alike: fn(&CubeInfo, &CubeInfo) -> bool| infos.iter().all(|one| alike(one, first));
+    let same =
+        |alike: fn(&CubeInfo, &CubeInfo) -> bool| infos.iter().all(|part| alike(part, first));
     info.wavelength = Some(bands.iter().map(|band| band.wavelength).collect());
     let fwhm = |band: &Band| Some(infos[band.part].fwhm.as_ref()?[band.band]);
     info.fwhm = bands.iter().map(fwhm).collect();
-    if infos.iter().any(|one| one.good_bands.is_some()) {
+    if infos.iter().any(|part| part.good_bands.is_some()) {
         let good =
             |band: &Band| infos[band.part].good_bands.as_ref().is_none_or(|good| good[band.band]);
         info.good_bands = Some(bands.iter().map(good).collect());
@@ -112,13 +113,13 @@ fn describe(names: &[&str], infos: &[&CubeInfo], bands: &[Band]) -> CubeInfo {
     info.geo = first.geo.clone().filter(|_| same(|a, b| a.geo == b.geo));
     info.acquisition =
         first.acquisition.clone().filter(|_| same(|a, b| a.acquisition == b.acquisition));
-    for (name, one) in names.iter().zip(infos) {
-        info.notes.extend(one.notes.iter().map(|note| format!("{name}: {note}")));
+    for (name, part) in names.iter().zip(infos) {
+        info.notes.extend(part.notes.iter().map(|note| format!("{name}: {note}")));
         let new: Vec<_> =
-            one.files.iter().filter(|file| !info.files.contains(file)).cloned().collect();
+            part.files.iter().filter(|file| !info.files.contains(file)).cloned().collect();
         info.files.extend(new);
     }
-    let empty: usize = infos.iter().map(|one| one.empty_bands.len()).sum();
+    let empty: usize = infos.iter().map(|part| part.empty_bands.len()).sum();
     if empty > 0 {
         info.notes.push(format!("{empty} bands without data are left out of the joined cube"));
     }
@@ -164,13 +165,13 @@ impl Source for Joined {
         }
         out.reserve(pixels * self.bands.len() * size)?;
         let to = out.reset(self.info.dtype, pixels * self.bands.len());
-        for (place, band) in self.bands.iter().enumerate() {
+        for (index, band) in self.bands.iter().enumerate() {
             let step = self.parts[band.part].info().shape.bands * size;
             let from = read[band.part].bytes().chunks_exact(step);
             let spectra = to.chunks_exact_mut(self.bands.len() * size);
             for (spectrum, from) in spectra.zip(from) {
                 let value = &from[band.band * size..][..size];
-                spectrum[place * size..][..size].copy_from_slice(value);
+                spectrum[index * size..][..size].copy_from_slice(value);
             }
         }
         Ok(())

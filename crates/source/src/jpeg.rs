@@ -21,7 +21,7 @@ const SIGNATURE: &[u8] = b"\xFF\xD8\xFF";
 /// The format allows this.
 const LONGEST_SIDE: usize = (1 << 16) - 1;
 /// The most values of a picture, which is in memory as a whole.
-const MOST_VALUES: usize = 1 << 30;
+const MAX_VALUES: usize = 1 << 30;
 /// At most this many values are in a byte of a file: 64 in a block that takes a few bits.
 const BEST_RATIO: u64 = 1024;
 
@@ -73,7 +73,7 @@ impl Picture {
         let (decoder, len) = decoder(path, 3)?;
         let picture = Self::of(decoder)?;
         let values = picture.values();
-        if values > MOST_VALUES {
+        if values > MAX_VALUES {
             return Err(Error::unsupported(format!(
                 "a picture of {} x {} pixels is too large",
                 picture.rows, picture.columns

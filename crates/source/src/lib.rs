@@ -40,9 +40,10 @@
 //! the arrays of a container, and `joined.rs` makes one cube of several, `band_files.rs` one
 //! of a file for each band, and `mosaic.rs` one of the frame of a snapshot camera. `axes.rs` has the axes as the user names them.
 //! `container/` is the view that HDF5, Zarr, MATLAB and `.npz` share: a tree of arrays with attributes. `meaning/` decides
-//! what these arrays mean: axes, bands, values, place. `wavelengths.rs` knows units,
+//! what these arrays mean: axes, bands, values, location. `wavelengths.rs` knows units,
 //! `georeference.rs` reference systems, and `cf.rs` the grids of NetCDF and Zarr. `xml.rs` parses XML within limits.
-//! `band_list.rs` reads band centres from files of their own. `listing.rs` lists the arrays of a container. `detect.rs` detects the format of a file; a new format is a line there.
+//! `band_list.rs` reads band centres from files of their own. `listing.rs` lists the arrays of a container.
+//! `detect.rs` detects the format of a file; a new format is a line there.
 #![deny(missing_docs)]
 
 pub mod array_geo;

@@ -77,7 +77,7 @@ impl Listed {
 pub struct Recent<T>(Mutex<Vec<(Identity, Arc<T>)>>);
 
 /// The number of files that are remembered.
-const REMEMBERED: usize = 4;
+const MAX_FILES: usize = 4;
 /// The list of arrays is remembered if it is at least this long.
 pub(crate) const MANY_ARRAYS: usize = 16;
 
@@ -130,15 +130,15 @@ impl<T> Recent<T> {
     ) -> Result<Arc<T>> {
         let identity = Identity::of(path);
         let files = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = files().iter().find(|(file, _)| Some(file) == identity.as_ref()).cloned();
-        if let Some((_, found)) = known {
+        let cached = files().iter().find(|(file, _)| Some(file) == identity.as_ref()).cloned();
+        if let Some((_, found)) = cached {
             return Ok(found);
         }
         let found = Arc::new(read()?);
         if let Some(identity) = identity.filter(|_| is_long(&found)) {
             let mut files = files();
             files.retain(|(file, _)| file.path != identity.path);
-            files.truncate(REMEMBERED - 1);
+            files.truncate(MAX_FILES - 1);
             files.insert(0, (identity, Arc::clone(&found)));
         }
         Ok(found)

@@ -98,30 +98,33 @@ pub fn open_frame(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>>
 /// # Errors
 /// If the frame has several bands, or is smaller than a tile.
 pub fn demosaic(frame: Box<dyn Source>, mosaic: Mosaic) -> Result<Box<dyn Source>> {
-    let own = frame.info();
-    let CubeShape { rows, columns, bands } = own.shape;
+    let frame_info = frame.info();
+    let CubeShape { rows, columns, bands } = frame_info.shape;
     if bands != 1 || rows < mosaic.rows || columns < mosaic.columns {
-        return Err(Error::conflict(format!("{} is not a frame of a {mosaic} mosaic", own.shape))
-            .at(&own.files[0])
-            .with_remedy(remedy![
-                "give a raw frame of one band; or leave out ",
-                Opt::Mosaic,
-                " for cubes"
-            ]));
+        return Err(Error::conflict(format!(
+            "{} is not a frame of a {mosaic} mosaic",
+            frame_info.shape
+        ))
+        .at(&frame_info.files[0])
+        .with_remedy(remedy![
+            "give a raw frame of one band; or leave out ",
+            Opt::Mosaic,
+            " for cubes"
+        ]));
     }
     let shape =
         CubeShape::new(rows / mosaic.rows, columns / mosaic.columns, mosaic.rows * mosaic.columns);
-    let format = format!("{} (mosaic {mosaic})", own.format);
-    let mut info = CubeInfo::new(format, shape, own.dtype, &own.files[0]);
-    info.files.clone_from(&own.files);
-    info.scaling = own.scaling;
-    info.ignore_value = own.ignore_value;
-    info.exposure.clone_from(&own.exposure);
-    let rest = (rows % mosaic.rows, columns % mosaic.columns);
-    if rest != (0, 0) {
+    let format = format!("{} (mosaic {mosaic})", frame_info.format);
+    let mut info = CubeInfo::new(format, shape, frame_info.dtype, &frame_info.files[0]);
+    info.files.clone_from(&frame_info.files);
+    info.scaling = frame_info.scaling;
+    info.ignore_value = frame_info.ignore_value;
+    info.exposure.clone_from(&frame_info.exposure);
+    let remainder = (rows % mosaic.rows, columns % mosaic.columns);
+    if remainder != (0, 0) {
         info.notes.push(format!(
             "the last {} rows and {} columns of the frame make no whole tile and are left out",
-            rest.0, rest.1
+            remainder.0, remainder.1
         ));
     }
     Ok(Box::new(MosaicSource { info, frame, mosaic }))

@@ -37,8 +37,8 @@ pub(crate) fn park(file: Identity, start: u64, stream: Stream) {
 pub(crate) fn take(file: &Identity, start: u64, offset: u64) -> Option<Stream> {
     let mut parked = PARKED.lock().unwrap_or_else(PoisonError::into_inner);
     let fitting = parked.iter().enumerate().filter(|(_, parked)| parked.fits(file, start, offset));
-    let (place, _) = fitting.max_by_key(|(_, parked)| parked.stream.0)?;
-    Some(parked.remove(place).stream)
+    let (index, _) = fitting.max_by_key(|(_, parked)| parked.stream.0)?;
+    Some(parked.remove(index).stream)
 }
 
 /// Closes all streams.

@@ -461,8 +461,8 @@ mod tests {
     fn a_changed_pixel_fails_the_checksum() {
         let data: Vec<u8> = (0..200).map(|i| (i * 37 % 251) as u8).collect();
         let mut png = encode(20, ColorType::Grayscale, BitDepth::Eight, &data);
-        let place = png.len() - 20;
-        png[place] ^= 1;
+        let position = png.len() - 20;
+        png[position] ^= 1;
         assert!(open_bytes(&png, true).is_err());
     }
 
@@ -471,8 +471,8 @@ mod tests {
         #[test]
         fn a_damaged_file_never_panics(at in 0usize..120, byte in any::<u8>()) {
             let mut png = encode(5, ColorType::Indexed, BitDepth::Four, &[0x12, 0x34, 0x50]);
-            let place = at % png.len();
-            png[place] = byte;
+            let position = at % png.len();
+            png[position] = byte;
             let _ = open_bytes(&png, true);
         }
     }

@@ -24,7 +24,7 @@ use crate::{labels, parked_streams};
 /// Memory for rearranging values.
 pub(crate) const BLOCK_BYTES: usize = 32 << 20;
 /// The most copies that are kept: of an array of cubes, and of one of masks.
-const KEPT: usize = 2;
+const MAX_COPIES: usize = 2;
 
 /// The place of an interleaved array in its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,10 +72,10 @@ impl SampleCopy {
         let slot = {
             let mut copies = COPIES.lock().unwrap_or_else(PoisonError::into_inner);
             match copies.iter().position(|(other, _)| *other == key) {
-                Some(place) => copies[place].1.clone(),
+                Some(position) => copies[position].1.clone(),
                 None => {
                     let slot = Slot::default();
-                    copies.truncate(KEPT - 1);
+                    copies.truncate(MAX_COPIES - 1);
                     copies.insert(0, (key, slot.clone()));
                     slot
                 }
@@ -144,8 +144,8 @@ impl Interleaved {
 
     fn put(self, part: &[u8], sample: usize, at: usize, file: &File) -> Result<(), Failure> {
         let of_sample = (self.outer * self.inner) as u64;
-        let place = sample as u64 * of_sample + at as u64;
-        file.write_all_at(part, place).map_err(|_| Failure::Write)
+        let offset = sample as u64 * of_sample + at as u64;
+        file.write_all_at(part, offset).map_err(|_| Failure::Write)
     }
 
     /// Writes the samples in `bytes` to `file`, one after the other. The array is read from its start to its end.
@@ -197,8 +197,8 @@ mod tests {
                 }
             }
             let file = tempfile::tempfile().unwrap();
-            let place = Interleaved { offset: 9, outer, samples, inner };
-            assert!(place.write(&MemoryBytes(array), &file).is_ok());
+            let interleaved = Interleaved { offset: 9, outer, samples, inner };
+            assert!(interleaved.write(&MemoryBytes(array), &file).is_ok());
             let copy = SampleCopy(file);
             let mut sample_bytes = vec![0; outer * inner];
             for sample in 0..samples {

@@ -31,8 +31,8 @@ pub(super) fn describe(path: &Path, info: &mut CubeInfo) {
             let before = info.clone();
             metadata.describe(info);
             let is_used = info.differs_from(&before);
-            let own = std::mem::replace(&mut info.notes, notes);
-            info.notes.extend(own.into_iter().map(|note| format!("{file}: {note}")));
+            let file_notes = std::mem::replace(&mut info.notes, notes);
+            info.notes.extend(file_notes.into_iter().map(|note| format!("{file}: {note}")));
             if is_used {
                 info.files.push(side.to_owned());
             }

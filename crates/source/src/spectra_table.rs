@@ -71,7 +71,7 @@ impl Header {
         let numbers: Vec<(usize, f64)> = names
             .iter()
             .enumerate()
-            .filter_map(|(place, name)| Some((place, cell(name)?)))
+            .filter_map(|(column, name)| Some((column, cell(name)?)))
             .collect();
         let (bands, wavelength) = match numbers.len() >= MIN_BANDS {
             true => {
@@ -102,8 +102,8 @@ fn numbered(names: &[String]) -> Option<(Vec<usize>, Option<Vec<f64>>)> {
     let count = |word: &str| parts.iter().flatten().filter(|(other, _)| other == word).count();
     let words = parts.iter().flatten().map(|(word, _)| word);
     let word = words.max_by_key(|word| count(word)).filter(|word| count(word) >= MIN_BANDS)?;
-    let of_word = |(place, part): (usize, &Option<(String, f64)>)| {
-        part.as_ref().filter(|(other, _)| other == word).map(|(_, value)| (place, *value))
+    let of_word = |(column, part): (usize, &Option<(String, f64)>)| {
+        part.as_ref().filter(|(other, _)| other == word).map(|(_, value)| (column, *value))
     };
     let (bands, values): (Vec<usize>, Vec<f64>) =
         parts.iter().enumerate().filter_map(of_word).unzip();

@@ -74,7 +74,7 @@ pub(super) struct Candidate {
 impl Candidate {
     /// An array of numbers.
     pub fn numbers(name: impl Into<String>, lengths: &[usize], dtype: DType) -> Self {
-        let values = lengths.iter().fold(1u64, |all, one| all.saturating_mul(*one as u64));
+        let values = lengths.iter().fold(1u64, |all, length| all.saturating_mul(*length as u64));
         Self {
             name: name.into(),
             what: format!("{} {dtype}", lengths_text(lengths)),
@@ -105,8 +105,10 @@ pub(super) fn last_component(name: &str) -> &str {
 fn choices<'a>(path: &Path, candidates: impl IntoIterator<Item = &'a Candidate>) -> Vec<String> {
     const SHOWN: usize = 5;
     let file = path.file_name().unwrap_or_default().to_string_lossy();
-    let mut all: Vec<String> =
-        candidates.into_iter().map(|one| format!("{file}::{} ({})", one.name, one.what)).collect();
+    let mut all: Vec<String> = candidates
+        .into_iter()
+        .map(|candidate| format!("{file}::{} ({})", candidate.name, candidate.what))
+        .collect();
     if all.len() > SHOWN {
         let more = format!("and {} more", all.len() - SHOWN);
         all.truncate(SHOWN);
@@ -147,7 +149,7 @@ pub(super) fn ambiguous(
     places: &[usize],
 ) -> Error {
     let named = || places.iter().map(|index| &candidates[*index]);
-    let first = named().next().map_or("", |one| &one.name);
+    let first = named().next().map_or("", |candidate| &candidate.name);
     Error::ambiguous(what)
         .with_choices(choices(path, named()))
         .at(path)
@@ -166,10 +168,10 @@ fn find_named(path: &Path, wanted: &str, candidates: &[Candidate]) -> Result<usi
     ];
     let wanted = wanted.strip_prefix('/').unwrap_or(wanted);
     for matches in tries {
-        let found = indices(candidates, |one| matches(&one.name, wanted));
+        let found = indices(candidates, |candidate| matches(&candidate.name, wanted));
         match found[..] {
             [] => {}
-            [one] => return Ok(one),
+            [only] => return Ok(only),
             _ => {
                 let what = format!("'{wanted}' matches several variables");
                 return Err(ambiguous(path, &what, candidates, &found));
@@ -192,7 +194,7 @@ pub(super) fn choose_unnamed(path: &Path, mask: bool, candidates: &[Candidate]) 
     let (what, found) =
         if mask { ("the file holds several masks", masks(candidates)) } else { cubes(candidates) };
     match found[..] {
-        [one] => Ok(one),
+        [only] => Ok(only),
         [] => Err(none_fits(path, mask, candidates)),
         _ => Err(ambiguous(path, what, candidates, &found)),
     }
@@ -202,12 +204,12 @@ pub(super) fn choose_unnamed(path: &Path, mask: bool, candidates: &[Candidate]) 
 pub(super) fn masks(candidates: &[Candidate]) -> Vec<usize> {
     let of = |wanted: &dyn Fn(&Candidate) -> bool| indices(candidates, wanted);
     let tries = [
-        of(&|one| one.role == Role::Layer && one.whole),
-        of(&|one| one.role == Role::Layer),
-        of(&|one| one.role == Role::Column && one.whole),
-        of(&|one| one.role == Role::Column),
-        of(&|one| matches!(one.role, Role::Cube(2..)) && one.whole),
-        of(&|one| matches!(one.role, Role::Cube(_) | Role::Picture)),
+        of(&|candidate| candidate.role == Role::Layer && candidate.whole),
+        of(&|candidate| candidate.role == Role::Layer),
+        of(&|candidate| candidate.role == Role::Column && candidate.whole),
+        of(&|candidate| candidate.role == Role::Column),
+        of(&|candidate| matches!(candidate.role, Role::Cube(2..)) && candidate.whole),
+        of(&|candidate| matches!(candidate.role, Role::Cube(_) | Role::Picture)),
     ];
     tries.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
 }
@@ -216,11 +218,11 @@ pub(super) fn masks(candidates: &[Candidate]) -> Vec<usize> {
 pub(super) fn cubes(candidates: &[Candidate]) -> (&'static str, Vec<usize>) {
     let of = |wanted: &dyn Fn(&Candidate) -> bool| indices(candidates, wanted);
     let several = "the file holds several cubes";
-    let pictures = of(&|one| one.role == Role::Picture);
-    let most = if of(&|one| one.role == Role::Cube(3)).is_empty() { 2 } else { 3 };
-    let mut found = of(&|one| one.role == Role::Cube(most));
+    let pictures = of(&|candidate| candidate.role == Role::Picture);
+    let most = if of(&|candidate| candidate.role == Role::Cube(3)).is_empty() { 2 } else { 3 };
+    let mut found = of(&|candidate| candidate.role == Role::Cube(most));
     let largest = found.iter().map(|index| candidates[*index].bytes).max().unwrap_or(0);
-    found.extend(of(&|one| one.role == Role::Higher && one.bytes > largest));
+    found.extend(of(&|candidate| candidate.role == Role::Higher && candidate.bytes > largest));
     if !found.is_empty() {
         // A single line may be a white reference, and the picture its scene.
         if found.iter().any(|index| candidates[*index].role == Role::Cube(2)) {
@@ -229,7 +231,7 @@ pub(super) fn cubes(candidates: &[Candidate]) -> (&'static str, Vec<usize>) {
         return (several, found);
     }
     if let [only] = pictures[..] {
-        let larger = of(&|one| one.bytes > candidates[only].bytes);
+        let larger = of(&|candidate| candidate.bytes > candidates[only].bytes);
         if !larger.is_empty() {
             let what =
                 "the only array that could be a cube is a picture, and other arrays are larger";
@@ -237,14 +239,14 @@ pub(super) fn cubes(candidates: &[Candidate]) -> (&'static str, Vec<usize>) {
         }
     }
     match pictures.is_empty() {
-        true => (several, of(&|one| matches!(one.role, Role::Cube(_)))),
+        true => (several, of(&|candidate| matches!(candidate.role, Role::Cube(_)))),
         false => (several, pictures),
     }
 }
 
 fn none_fits(path: &Path, mask: bool, candidates: &[Candidate]) -> Error {
     let wanted = if mask { "2-D or 3-D" } else { "3-D" };
-    let layers = indices(candidates, |one| one.role == Role::Layer);
+    let layers = indices(candidates, |candidate| candidate.role == Role::Layer);
     let error = Error::unsupported(format!(
         "there is no {wanted} array of real numbers; the file holds {}",
         listing(path, candidates)

@@ -41,16 +41,16 @@ pub fn guess(values: &[f64]) -> (f64, &'static str) {
     }
 }
 
-/// How many nm the unit of widths without a unit has: `own`, the factor of their wavelengths, if widths
+/// How many nm the unit of widths without a unit has: `preferred`, the factor of their wavelengths, if widths
 /// of that size are possible, otherwise that of nm or µm. `None` if they are possible in no unit.
-pub(super) fn width_factor(widths: &[f64], nm: &[f64], own: f64) -> Option<f64> {
+pub(super) fn width_factor(widths: &[f64], nm: &[f64], preferred: f64) -> Option<f64> {
     /// Widths as fractions of their wavelengths: from monochromators to broad filters.
     const POSSIBLE: std::ops::RangeInclusive<f64> = 1e-4..=1.0;
     let both = widths.iter().zip(nm).filter(|(width, nm)| **width > 0.0 && **nm > 0.0);
     let mut fractions: Vec<f64> = both.map(|(width, nm)| width / nm).collect();
     fractions.sort_by(f64::total_cmp);
-    let Some(median) = fractions.get(fractions.len() / 2) else { return Some(own) };
-    [own, 1.0, 1e3].into_iter().find(|factor| POSSIBLE.contains(&(median * factor)))
+    let Some(median) = fractions.get(fractions.len() / 2) else { return Some(preferred) };
+    [preferred, 1.0, 1e3].into_iter().find(|factor| POSSIBLE.contains(&(median * factor)))
 }
 
 /// Converts `fwhm` to nm: with its own unit if it has one, otherwise with the unit of its
@@ -84,8 +84,8 @@ pub(super) fn fwhm_to_nm(
 
 /// `values * factor`. Divides if the factor is a negative power of ten, because 0.1 is not exact.
 pub(super) fn scaled(values: &[f64], factor: f64) -> Vec<f64> {
-    let one = |value: &f64| if factor < 1.0 { value / (1.0 / factor) } else { value * factor };
-    values.iter().map(one).collect()
+    let scale = |value: &f64| if factor < 1.0 { value / (1.0 / factor) } else { value * factor };
+    values.iter().map(scale).collect()
 }
 
 /// The unit of a list of wavelengths.

@@ -6,8 +6,8 @@ use roxmltree::{Document, Node, ParsingOptions};
 pub(super) const LONGEST_TEXT: usize = 16 << 20;
 /// The parser's time grows with the square of the number of attributes of one element, and its memory with the
 /// square of the number of namespaces. No writer comes near these limits.
-const MOST_ATTRIBUTES: usize = 1024;
-const MOST_NAMESPACES: usize = 256;
+const MAX_ATTRIBUTES: usize = 1024;
+const MAX_NAMESPACES: usize = 256;
 
 /// Parses XML from a file, unless that would take very long.
 ///
@@ -17,11 +17,11 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>, String> {
     if text.len() > LONGEST_TEXT {
         return Err("it is longer than 16 MiB".to_owned());
     }
-    if text.matches("xmlns").count() > MOST_NAMESPACES {
+    if text.matches("xmlns").count() > MAX_NAMESPACES {
         return Err("it has too many namespaces".to_owned());
     }
     // A tag has at most as many attributes as there are equal signs before the next tag.
-    if text.split('<').any(|tag| tag.matches('=').count() > MOST_ATTRIBUTES) {
+    if text.split('<').any(|tag| tag.matches('=').count() > MAX_ATTRIBUTES) {
         return Err("it has too many attributes".to_owned());
     }
     let options = ParsingOptions { nodes_limit: 4 << 20, ..ParsingOptions::default() };

@@ -18,11 +18,11 @@ const SURPLUS: usize = 256 << 20;
 fn fill<W: Write>(mut to: W, head: &[u8], surplus: usize) -> W {
     to.write_all(head).unwrap();
     let zeros = vec![0; 1 << 20];
-    let mut left = CUBE + surplus;
-    while left > 0 {
-        let count = left.min(zeros.len());
+    let mut remaining = CUBE + surplus;
+    while remaining > 0 {
+        let count = remaining.min(zeros.len());
         to.write_all(&zeros[..count]).unwrap();
-        left -= count;
+        remaining -= count;
     }
     to
 }
@@ -238,8 +238,11 @@ fn bombs_are_refused_and_take_no_more_than_three_times_the_cube() {
         eprintln!("{name}: {} KiB; {error}", taken >> 10);
         assert!(taken < 3 * CUBE, "{name}: {taken} bytes");
         assert_eq!(error.kind(), ErrorKind::Malformed, "{name}: {error}");
-        let said = error.to_string();
-        assert!(said.contains("more than") || said.contains("longer than"), "{name}: {error}");
+        let message = error.to_string();
+        assert!(
+            message.contains("more than") || message.contains("longer than"),
+            "{name}: {error}"
+        );
         assert!(error.path().is_some() && error.remedy().is_some(), "{name}: {error}");
     }
 }

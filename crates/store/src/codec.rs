@@ -76,7 +76,7 @@ const fn shuffle_code(shuffle: Shuffle) -> i32 {
 
 /// The block size from the header of a frame.
 fn block_len(frame: &[u8]) -> usize {
-    let field = frame.get(8..).and_then(|rest| rest.first_chunk());
+    let field = frame.get(8..).and_then(|tail| tail.first_chunk());
     field.map_or(0, |field| u32::from_le_bytes(*field) as usize)
 }
 

@@ -9,8 +9,9 @@
 //!   keeps its inode number, so no other folder can be mistaken for it.
 //! - **A dataset records which dataset it continues.** Every append records the fingerprint of the dataset that it extends
 //!   ([`CONTINUES`](hsipack_format::metadata::CONTINUES)). So does adding masks, unless they replace others, and changing columns,
-//!   of which an open dataset keeps those that it read. The existing samples, their positions and their stored chunks stay as they were. So an open dataset goes on with its own samples in
-//!   the new folder ([`Folder::read`]). Any other dataset under the same name is an error.
+//!   of which an open dataset keeps those that it read. The existing samples, their positions and their stored chunks stay
+//!   as they were. So an open dataset goes on with its own samples in the new folder ([`Folder::read`]). Any other dataset
+//!   under the same name is an error.
 //!
 //! A server has no folders, only objects with versions. There, the version of `SHA256SUMS` identifies the dataset. Comparing
 //! it costs a round trip. So the comparison after opening runs in the background, and whoever reads first waits for its
@@ -27,9 +28,9 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
+use crate::bounded_read;
 use crate::process::OfProcess;
 use crate::remote::{self, Version};
-use crate::small;
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::{Command, Error, ErrorKind, Opt, Result, metadata, remedy};
 
@@ -94,11 +95,13 @@ impl Identity {
 
     fn on_server(url: &Path) -> Result<Self> {
         let version = match remote::version(&url.join(SHA256SUMS)) {
-            Err(error) if small::is_missing(&error) => remote::version(&url.join("zarr.json")),
+            Err(error) if bounded_read::is_missing(&error) => {
+                remote::version(&url.join("zarr.json"))
+            }
             other => other,
         };
         match version {
-            Err(error) if small::is_missing(&error) => {
+            Err(error) if bounded_read::is_missing(&error) => {
                 Err(Error::malformed("not a packed dataset: there is no zarr.json in it")
                     .at(url)
                     .with_remedy(remedy![
@@ -402,7 +405,7 @@ impl Folder {
         let next = holding(&self.path, |next| {
             // On a server, the metadata of an append may already be read before they are moved to their final places.
             let is_same = || -> Result<bool> {
-                let sums = small::read(&self.path.join(SHA256SUMS), small::SUMS)?;
+                let sums = bounded_read::read(&self.path.join(SHA256SUMS), bounded_read::SUMS)?;
                 Ok(checksums::sha256(&sums) == self.fingerprint)
             };
             let continues = continues(&self.path, &self.fingerprint)?
@@ -414,7 +417,7 @@ impl Folder {
                 *self.now.lock().unwrap_or_else(PoisonError::into_inner) = next.clone();
                 Ok(next)
             }
-            Err(error) if small::is_missing(&error) => {
+            Err(error) if bounded_read::is_missing(&error) => {
                 Err(Error::conflict("the dataset was removed or renamed while it was open")
                     .at(&self.path)
                     .with_remedy("open it again"))
@@ -436,7 +439,10 @@ impl Folder {
 
 /// Whether the dataset at `path` has the chunks that it had when its fingerprint was `fingerprint`.
 fn continues(path: &Path, fingerprint: &str) -> Result<bool> {
-    let root = metadata::parse_root(&small::read(&path.join("zarr.json"), small::METADATA)?)?;
+    let root = metadata::parse_root(&bounded_read::read(
+        &path.join("zarr.json"),
+        bounded_read::METADATA,
+    )?)?;
     Ok(root.is_some_and(|root| root.has_chunks_of(fingerprint)))
 }
 
@@ -465,8 +471,8 @@ mod tests {
     }
 
     fn open(path: &Path, fingerprint: &str) -> Arc<Folder> {
-        let known = || Ok((fingerprint.to_owned(), None, ()));
-        Folder::open(path, known, |folder, ()| Ok(folder.clone())).unwrap()
+        let identify = || Ok((fingerprint.to_owned(), None, ()));
+        Folder::open(path, identify, |folder, ()| Ok(folder.clone())).unwrap()
     }
 
     #[test]
@@ -488,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_while_the_folder_was_exchanged_is_read_again() {
+    fn reads_during_an_exchange_are_repeated() {
         let folder = tempfile::tempdir().unwrap();
         let (path, new) = (folder.path().join("d"), folder.path().join("new"));
         write(&path, None, "first");

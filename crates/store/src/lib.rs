@@ -16,7 +16,7 @@
 //! | [`local_cache`] | a cache on the local disk for datasets on servers |
 //! | [`mapping`] | memory maps that report I/O errors instead of crashing |
 //! | `samples.rs` | the list of samples, from `samples.index` or from its text |
-//! | [`small`] | reading whole metadata files: only regular files up to a maximum size |
+//! | [`bounded_read`] | reading whole metadata files: only regular files up to a maximum size |
 //! | [`archive`] | the content of zip and tar archives |
 //! | [`mirror`] | objects on servers and members of archives, as files for readers of cubes |
 //! | [`window`] | a part of a file that is read like a file |
@@ -44,6 +44,7 @@
 #![deny(missing_docs)]
 
 pub mod archive;
+pub mod bounded_read;
 pub mod codec;
 pub mod dataset;
 pub mod folder;
@@ -62,7 +63,6 @@ pub mod remote;
 pub mod rows;
 mod samples;
 pub mod shard;
-pub mod small;
 mod span_pool;
 pub mod stopping;
 pub mod stores;
@@ -71,4 +71,7 @@ mod throttle;
 pub mod window;
 mod writeback;
 
+/// Former name of [`bounded_read`].
+#[doc(hidden)]
+pub use bounded_read as small;
 pub use dataset::{Dataset, Stack, is_packed};

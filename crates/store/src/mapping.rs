@@ -37,7 +37,7 @@ use std::sync::{Mutex, PoisonError};
 use hsipack_format::{Error, Result};
 use memmap2::{Mmap, UncheckedAdvice};
 
-use crate::{memory, small};
+use crate::{bounded_read, memory};
 
 /// A file that is mapped for reading. Its length is fixed when it is mapped. No file descriptor is held.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Mapping {
     /// If it cannot be opened or mapped, or is not a regular file; the error names the file.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        let (file, _) = small::open(&path)?;
+        let (file, _) = bounded_read::open(&path)?;
         Self::of(&file, path)
     }
 
@@ -396,8 +396,9 @@ fn remember(other: &libc::sigaction) {
     }
     let (len, packed) = (OTHERS_LEN.load(Ordering::Relaxed), Other::pack(other));
     // A handler that was installed again does not get a signal twice.
-    let known = OTHERS[..len].iter().position(|one| one.0.load(Ordering::Relaxed) == packed);
-    let at = known.unwrap_or(len).min(OTHERS_KEPT - 1);
+    let position =
+        OTHERS[..len].iter().position(|handler| handler.0.load(Ordering::Relaxed) == packed);
+    let at = position.unwrap_or(len).min(OTHERS_KEPT - 1);
     OTHERS[at].0.store(packed, Ordering::Relaxed);
     OTHERS_LEN.store(at + 1, Ordering::Release);
 }
@@ -466,7 +467,7 @@ fn errno_place() -> *mut c_int {
 /// Address of `errno` of the thread whose signal a handler of others has now; 0 if none.
 static PASSING: AtomicUsize = AtomicUsize::new(0);
 /// Number of the [`OTHERS`] that may still get this thread's signal.
-static LEFT: AtomicUsize = AtomicUsize::new(0);
+static REMAINING_HANDLERS: AtomicUsize = AtomicUsize::new(0);
 
 /// How often a fault may occur again at the same address before an older handler gets it.
 const MAX_REPEATS: u64 = 1000;
@@ -482,11 +483,11 @@ struct Repeats {
 
 /// How often the thread has had a fault at this address, without one elsewhere in between; async-signal-safe.
 fn repeats(thread: usize, address: usize) -> u64 {
-    let place = &REPEATS[(thread >> 8) % REPEATS.len()];
-    if place.address.swap(address, Ordering::Relaxed) != address {
-        place.count.store(0, Ordering::Relaxed);
+    let slot = &REPEATS[(thread >> 8) % REPEATS.len()];
+    if slot.address.swap(address, Ordering::Relaxed) != address {
+        slot.count.store(0, Ordering::Relaxed);
     }
-    place.count.fetch_add(1, Ordering::Relaxed)
+    slot.count.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Does what would happen without this module.
@@ -500,22 +501,23 @@ fn repeats(thread: usize, address: usize) -> u64 {
 fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, fault: bool) {
     let thread = errno_place() as usize;
     let sent_again = PASSING.load(Ordering::SeqCst) == thread;
-    let known = OTHERS_LEN.load(Ordering::Acquire);
-    let known = if fault {
+    let installed = OTHERS_LEN.load(Ordering::Acquire);
+    let usable = if fault {
         // SAFETY: the system gives a valid `info`, and faults have an address.
         let tries = repeats(thread, unsafe { (*info).si_addr() as usize }) / MAX_REPEATS;
-        known.saturating_sub(usize::try_from(tries).unwrap_or(usize::MAX))
+        installed.saturating_sub(usize::try_from(tries).unwrap_or(usize::MAX))
     } else {
-        known
+        installed
     };
-    let left = if sent_again { LEFT.load(Ordering::SeqCst).min(known) } else { known };
-    let (handler, takes_info) = match left.checked_sub(1) {
+    let remaining =
+        if sent_again { REMAINING_HANDLERS.load(Ordering::SeqCst).min(usable) } else { usable };
+    let (handler, takes_info) = match remaining.checked_sub(1) {
         Some(newest) => OTHERS[newest].get(),
         None => (libc::SIG_DFL, false),
     };
     let first = PASSING.compare_exchange(0, thread, Ordering::SeqCst, Ordering::SeqCst).is_ok();
     if first || sent_again {
-        LEFT.store(left.saturating_sub(1), Ordering::SeqCst);
+        REMAINING_HANDLERS.store(remaining.saturating_sub(1), Ordering::SeqCst);
     }
     call(handler, takes_info, signal, info, context, fault);
     if first {

@@ -32,9 +32,9 @@ const SMALL: u64 = 16 << 20;
 const LARGE: usize = 8 << 20;
 
 /// If less of the address space is left, calls into libraries that do not check their allocations run one at a time.
-const AMPLE: u64 = 64 << 20;
+const SCARCE_BYTES: u64 = 64 << 20;
 /// Additional memory that such a library may allocate, e.g. for compressor contexts.
-const BESIDES: usize = 1 << 20;
+const LIBRARY_BYTES: usize = 1 << 20;
 
 thread_local! {
     /// Whether this thread is making an allocation whose failure is handled as an error.
@@ -165,11 +165,11 @@ pub fn with_room<T>(bytes: usize, what: &str, work: impl FnOnce() -> T) -> Resul
     struct Line(#[allow(dead_code)] [u8; 32]);
 
     // In this case the memory would be granted anyway, and reading batches should not allocate.
-    if !is_short(bytes) && (bytes as u64) < AMPLE {
+    if !is_short(bytes) && (bytes as u64) < SCARCE_BYTES {
         return Ok(work());
     }
     let _alone = alone();
-    let bytes = bytes.saturating_add(BESIDES);
+    let bytes = bytes.saturating_add(LIBRARY_BYTES);
     // Without `black_box`, compilers may remove an allocation that is not used.
     drop(std::hint::black_box(reserved::<Line>(bytes.div_ceil(size_of::<Line>()), what)?));
     Ok(work())
@@ -182,7 +182,7 @@ pub fn with_room<T>(bytes: usize, what: &str, work: impl FnOnce() -> T) -> Resul
 /// If the system refuses a map of this size. Then `work` was not run.
 pub fn with_address_space<T>(bytes: usize, work: impl FnOnce() -> T) -> io::Result<T> {
     let _alone = alone();
-    drop(MmapOptions::new().len(bytes.saturating_add(BESIDES)).map_anon()?);
+    drop(MmapOptions::new().len(bytes.saturating_add(LIBRARY_BYTES)).map_anon()?);
     Ok(work())
 }
 
@@ -194,18 +194,18 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// Whether the limit of the address space leaves only little memory in addition to `bytes`.
 pub fn is_short(bytes: usize) -> bool {
-    exceeds_address_space((bytes as u64).saturating_add(AMPLE))
+    exceeds_address_space((bytes as u64).saturating_add(SCARCE_BYTES))
 }
 
 /// Like [`available`], with the system's files below `root` and a given limit of the address space.
 fn available_in(root: &Path, address_space: Option<u64>) -> Option<Available> {
     let machine = machine(root).map(|bytes| Available { bytes, by: "on this machine".to_owned() });
-    let own = address_space.map(|limit| Available {
+    let process = address_space.map(|limit| Available {
         bytes: limit.saturating_sub(address_space_used(root)),
         by: "within the limit of this process's address space (`ulimit -v`)".to_owned(),
     });
     let groups = memory_groups(root).into_iter().filter_map(|group| group.available());
-    machine.into_iter().chain(own).chain(groups).min_by_key(|limit| limit.bytes)
+    machine.into_iter().chain(process).chain(groups).min_by_key(|limit| limit.bytes)
 }
 
 /// Like [`limit`], with the system's files below `root` and a given limit of the address space.
@@ -218,8 +218,8 @@ fn limit_in(root: &Path, address_space: Option<u64>) -> Option<u64> {
 
 /// Whether the limit of the address space (`ulimit -v`) leaves less than `bytes` for one more map.
 pub fn exceeds_address_space(bytes: u64) -> bool {
-    let left = |limit: u64| limit.saturating_sub(address_space_used(Path::new("/")));
-    address_space_limit().is_some_and(|limit| left(limit) < bytes)
+    let remaining = |limit: u64| limit.saturating_sub(address_space_used(Path::new("/")));
+    address_space_limit().is_some_and(|limit| remaining(limit) < bytes)
 }
 
 fn machine(root: &Path) -> Option<u64> {
@@ -317,7 +317,7 @@ fn memory_groups(root: &Path) -> Vec<Group> {
         };
         let version = match controllers {
             "" => Version::Two,
-            some if some.split(',').any(|one| one == "memory") => Version::One,
+            some if some.split(',').any(|controller| controller == "memory") => Version::One,
             _ => continue,
         };
         let Some(mount) = mounts.iter().find(|mount| mount.version == version) else { continue };
@@ -361,7 +361,7 @@ fn mounts(text: &str) -> Vec<Mount> {
         let (kind, options) = (system.next()?, system.nth(1).unwrap_or_default());
         let version = match kind {
             "cgroup2" => Version::Two,
-            "cgroup" if options.split(',').any(|one| one == "memory") => Version::One,
+            "cgroup" if options.split(',').any(|controller| controller == "memory") => Version::One,
             _ => return None,
         };
         let mut fields = mount.split(' ').skip(3);
@@ -462,11 +462,11 @@ mod tests {
 
     #[test]
     fn version_one_and_both_at_once() {
-        let one = "31 22 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+        let mountinfo = "31 22 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
                    32 22 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
         let hybrid = system(&[
             ("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/job/1\n0::/init.scope\n"),
-            ("proc/self/mountinfo", one),
+            ("proc/self/mountinfo", mountinfo),
             ("sys/fs/cgroup/memory/job/1/memory.limit_in_bytes", "9223372036854771712\n"),
             ("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "536870912\n"),
             ("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "268435456\n"),

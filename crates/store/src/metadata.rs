@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use hsipack_format::{Error, Result};
 
+use crate::bounded_read;
 use crate::remote::{self, Fetched, ShardTails, Version};
-use crate::small;
 
 /// The metadata files of one dataset.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl MetadataFiles {
     /// If it cannot be read, or is larger.
     pub(crate) fn read(&self, file: &Path, most: u64) -> Result<Vec<u8>> {
         match self {
-            Self::Folder => small::read(file, most),
+            Self::Folder => bounded_read::read(file, most),
             Self::Server(fetched) => {
                 let content = fetched.get(file, most)?;
                 content.ok_or_else(|| remote::missing(file))
@@ -75,7 +75,7 @@ impl MetadataFiles {
     pub(crate) fn has(&self, file: &Path) -> Result<bool> {
         match self {
             Self::Folder => Ok(file.is_file()),
-            Self::Server(fetched) => Ok(fetched.get(file, small::METADATA)?.is_some()),
+            Self::Server(fetched) => Ok(fetched.get(file, bounded_read::METADATA)?.is_some()),
         }
     }
 

@@ -410,8 +410,8 @@ mod tests {
             assert!(requests >= 5, "{requests}");
             for number in 0..requests {
                 bucket.clear();
-                let seen = AtomicUsize::new(0);
-                bucket.set_faults(move |_| match seen.fetch_add(1, Ordering::SeqCst) {
+                let requests = AtomicUsize::new(0);
+                bucket.set_faults(move |_| match requests.fetch_add(1, Ordering::SeqCst) {
                     this if this == number => fault,
                     _ => BucketFault::None,
                 });
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_an_error_of_the_url_without_secrets() {
+    fn refused_writes_name_the_url_without_secrets() {
         let bucket = bucket("refused");
         bucket.set_faults(|_| BucketFault::Status(403));
         for error in [

@@ -18,7 +18,7 @@ use hsipack_format::{Command, Error, Result, remedy};
 
 use crate::mapping::Mapping;
 use crate::metadata::MetadataFiles;
-use crate::{remote, small};
+use crate::{bounded_read, remote};
 
 /// The source of a list of samples.
 pub(crate) enum Source {
@@ -51,7 +51,7 @@ impl Source {
 /// If it cannot be read, or has another checksum.
 pub(crate) fn text(files: &MetadataFiles, path: &Path, sum: &str) -> Result<Vec<u8>> {
     let file = path.join(SAMPLES);
-    let text = files.read(&file, small::SAMPLES)?;
+    let text = files.read(&file, bounded_read::SAMPLES)?;
     if checksums::sha256(&text) == sum { Ok(text) } else { Err(wrong_sum(file)) }
 }
 
@@ -144,7 +144,7 @@ impl Lines for Mapping {
 
 /// The index on a server, if it can be used. The text is fetched only when a line is needed.
 fn of_server(files: &MetadataFiles, path: &Path, sum: &str) -> Option<Indexed> {
-    let bytes = files.read(&path.join(SAMPLES_INDEX), small::SAMPLES).ok()?;
+    let bytes = files.read(&path.join(SAMPLES_INDEX), bounded_read::SAMPLES).ok()?;
     let origin = Origin::of(&bytes).filter(|origin| origin.sum() == sum)?;
     let index = Index::read(Arc::new(bytes)).ok()?;
     let places = files.places(&path.join(SAMPLES));
@@ -163,16 +163,16 @@ struct RemoteText {
 
 impl RemoteText {
     fn fetched(&self) -> Result<Arc<Vec<u8>>> {
-        let mut known = self.text.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(text) = &*known {
+        let mut cached = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(text) = &*cached {
             return Ok(text.clone());
         }
         let mut failed = None;
-        for place in &self.places {
-            match self.fetch(place) {
+        for path in &self.places {
+            match self.fetch(path) {
                 Ok(text) => {
                     let text = Arc::new(text);
-                    *known = Some(text.clone());
+                    *cached = Some(text.clone());
                     return Ok(text);
                 }
                 Err(error) => failed = Some(error),
@@ -181,11 +181,11 @@ impl RemoteText {
         Err(failed.unwrap_or_else(|| Error::bug("a dataset without a place")))
     }
 
-    fn fetch(&self, place: &Path) -> Result<Vec<u8>> {
-        let mut text = remote::read(place, small::SAMPLES)?;
+    fn fetch(&self, path: &Path) -> Result<Vec<u8>> {
+        let mut text = remote::read(path, bounded_read::SAMPLES)?;
         // Samples may have been appended since. The earlier lines do not change.
         text.truncate(usize::try_from(self.len).unwrap_or(usize::MAX));
-        if checksums::sha256(&text) == self.sum { Ok(text) } else { Err(wrong_sum(place.into())) }
+        if checksums::sha256(&text) == self.sum { Ok(text) } else { Err(wrong_sum(path.into())) }
     }
 }
 
@@ -195,8 +195,8 @@ impl Lines for RemoteText {
     }
 
     fn locate(&self, error: Error) -> Error {
-        let place = self.places.first().cloned().unwrap_or_default();
-        error.at(place).with_remedy(remedy!["run ", Command::Validate])
+        let path = self.places.first().cloned().unwrap_or_default();
+        error.at(path).with_remedy(remedy!["run ", Command::Validate])
     }
 }
 
@@ -248,8 +248,8 @@ mod tests {
         let samples = Samples::new(index, lines, &["s"]).unwrap();
         for file in [SAMPLES, SAMPLES_INDEX] {
             fs::File::create(folder.path().join(file)).unwrap();
-            let asked = catch_unwind(AssertUnwindSafe(|| samples.get(0).is_err()));
-            assert!(asked.unwrap_or(true), "{file}");
+            let outcome = catch_unwind(AssertUnwindSafe(|| samples.get(0).is_err()));
+            assert!(outcome.unwrap_or(true), "{file}");
         }
         let name = AssertUnwindSafe(|| samples.name(0).to_owned());
         let panic = catch_unwind(name).unwrap_err();

@@ -50,8 +50,8 @@ impl Pool {
         let reused = {
             let mut spare = self.lock();
             let sizes = spare.iter().enumerate().filter(|(_, memory)| fitting(memory));
-            let best = sizes.min_by_key(|(_, memory)| memory.len()).map(|(place, _)| place);
-            best.map(|place| spare.swap_remove(place))
+            let best = sizes.min_by_key(|(_, memory)| memory.len()).map(|(index, _)| index);
+            best.map(|index| spare.swap_remove(index))
         };
         let memory = match reused {
             Some(memory) => memory,
@@ -130,14 +130,14 @@ mod tests {
         let pool = Pool::new(64 << 20);
         let mut first = pool.get(3 * MIB).unwrap();
         first.fill(7);
-        let place = first.as_ptr();
+        let address = first.as_ptr();
         drop(first);
         let shorter = pool.get(2 * MIB + 5).unwrap();
-        assert_eq!((shorter.as_ptr(), shorter.len()), (place, 2 * MIB + 5));
+        assert_eq!((shorter.as_ptr(), shorter.len()), (address, 2 * MIB + 5));
         assert!(shorter.iter().all(|byte| *byte == 7));
         drop(shorter);
         let longer = pool.get(3 * MIB).unwrap();
-        assert_eq!(longer.as_ptr(), place);
+        assert_eq!(longer.as_ptr(), address);
         assert!(longer.iter().all(|byte| *byte == 7));
     }
 

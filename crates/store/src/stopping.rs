@@ -13,7 +13,7 @@ use hsipack_format::{Error, ErrorKind};
 pub type Stop = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// How often a waiting thread checks the condition.
-pub(crate) const LOOK: Duration = Duration::from_millis(100);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 thread_local! {
     static STOP: RefCell<Option<Stop>> = const { RefCell::new(None) };

@@ -228,9 +228,9 @@ mod tests {
     fn results_come_in_order_whatever_the_threads() {
         let want: Vec<usize> = (0..100).map(|number| 3 * number).collect();
         for threads in [1, 2, 5] {
-            let own = pool(threads, "own").unwrap();
-            assert_eq!(own.current_num_threads(), threads);
-            let found = own.in_turn(0..100, || (), |(), number| third(number)).unwrap();
+            let workers = pool(threads, "own").unwrap();
+            assert_eq!(workers.current_num_threads(), threads);
+            let found = workers.in_turn(0..100, || (), |(), number| third(number)).unwrap();
             assert_eq!(found, want);
             let found = in_turn(threads, "own", 0..100, || (), |(), number| third(number));
             assert_eq!(found.unwrap(), want);
@@ -241,7 +241,7 @@ mod tests {
     fn the_first_error_in_order_is_given_and_the_rest_left() {
         let done = std::sync::atomic::AtomicUsize::new(0);
         for threads in [1, 2, 5] {
-            let own = pool(threads, "own").unwrap();
+            let workers = pool(threads, "own").unwrap();
             done.store(0, Ordering::Relaxed);
             let work = |(): &mut (), number: usize| {
                 done.fetch_add(1, Ordering::Relaxed);
@@ -254,7 +254,7 @@ mod tests {
                 }
                 third(number)
             };
-            let error = own.in_turn(0..100_000, || (), work).unwrap_err();
+            let error = workers.in_turn(0..100_000, || (), work).unwrap_err();
             assert_eq!(error.what(), "7");
             assert!(done.load(Ordering::Relaxed) < 1000);
         }
@@ -262,21 +262,21 @@ mod tests {
 
     #[test]
     fn each_thread_keeps_its_state() {
-        let made = std::sync::atomic::AtomicUsize::new(0);
-        let own = pool(3, "own").unwrap();
+        let created = std::sync::atomic::AtomicUsize::new(0);
+        let workers = pool(3, "own").unwrap();
         let state = || {
-            made.fetch_add(1, Ordering::Relaxed);
+            created.fetch_add(1, Ordering::Relaxed);
             0
         };
-        let count = |seen: &mut usize, _| {
-            *seen += 1;
-            Ok(*seen)
+        let count = |calls: &mut usize, _| {
+            *calls += 1;
+            Ok(*calls)
         };
-        let found = own.in_turn(0..1000, state, count).unwrap();
+        let found = workers.in_turn(0..1000, state, count).unwrap();
         // One thread may have done all the work, and rayon may have created a state that was not used.
-        let used = found.iter().filter(|seen| **seen == 1).count();
+        let used = found.iter().filter(|calls| **calls == 1).count();
         assert!((1..=3).contains(&used), "{used}");
-        assert!((used..=4).contains(&made.load(Ordering::Relaxed)));
+        assert!((used..=4).contains(&created.load(Ordering::Relaxed)));
     }
 
     #[test]
@@ -286,19 +286,19 @@ mod tests {
             let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
             let names =
                 tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-            names.filter(|one| one.trim() == name).count()
+            names.filter(|thread_name| thread_name.trim() == name).count()
         };
-        let own = pool(4, name).unwrap();
-        own.broadcast(|_| ());
+        let workers = pool(4, name).unwrap();
+        workers.broadcast(|_| ());
         assert_eq!(threads(), 4);
-        drop(own);
+        drop(workers);
         assert_eq!(threads(), 0);
     }
 
     #[test]
     fn a_panic_reaches_whoever_waits() {
-        let own = pool(2, "own").unwrap();
-        let run = || own.in_turn(0..10, || (), |(), _| -> Result<()> { panic!("on purpose") });
+        let workers = pool(2, "own").unwrap();
+        let run = || workers.in_turn(0..10, || (), |(), _| -> Result<()> { panic!("on purpose") });
         let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_err();
         assert_eq!(panic.downcast_ref::<&str>(), Some(&"on purpose"));
     }

@@ -51,8 +51,8 @@ impl Window {
 
 impl Read for Window {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let left = self.len.saturating_sub(self.position);
-        let most = usize::try_from(left).unwrap_or(usize::MAX).min(out.len());
+        let remaining = self.len.saturating_sub(self.position);
+        let most = usize::try_from(remaining).unwrap_or(usize::MAX).min(out.len());
         let count =
             self.file.read_at(&mut out[..most], self.start + self.position.min(self.len))?;
         self.position += count as u64;

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_no_such_hint_is_left_alone() {
+    fn files_without_writeback_are_ignored() {
         let null = File::options().write(true).open("/dev/null").unwrap();
         Writeback::default().written(&null, STEP);
         begin_all(&null, STEP);

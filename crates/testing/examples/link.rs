@@ -44,9 +44,9 @@ fn connect(client: TcpStream, server: &str, lane: &Arc<Lane>) -> io::Result<()> 
     let server = TcpStream::connect(server)?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
-    let (from, to, own) = (server.try_clone()?, client.try_clone()?, lane.clone());
+    let (from, to, back_lane) = (server.try_clone()?, client.try_clone()?, lane.clone());
     let back = std::thread::spawn(move || {
-        answers(&from, &to, &own).unwrap_or_default();
+        answers(&from, &to, &back_lane).unwrap_or_default();
         let _ = to.shutdown(Shutdown::Both);
     });
     let sent = requests(&client, &server, lane.link().latency);

@@ -9,14 +9,14 @@ pub use self::files::{path, write};
 mod files;
 
 /// Cubes of more values are not read: their files may be small (sparse TIFF, deflate).
-const MOST_VALUES: usize = 1_000_000;
+const MAX_VALUES: usize = 1_000_000;
 
 /// Opens `bytes` as a file called `name` and reads every row.
 pub fn read_file(name: &str, bytes: &[u8], options: &OpenOptions) {
     write(name, bytes);
     let Ok(source) = open(&path(name), options) else { return };
     check(source.info());
-    if source.info().shape.values() <= MOST_VALUES {
+    if source.info().shape.values() <= MAX_VALUES {
         read_rows(&*source);
     }
 }

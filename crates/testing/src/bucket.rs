@@ -97,8 +97,8 @@ impl Bucket {
             state: Mutex::default(),
             faults: Mutex::new(Arc::new(|_: &BucketRequest| BucketFault::None)),
         });
-        let own = shared.clone();
-        let port = Port::open(move |stream, closed| own.serve(stream, closed));
+        let served = shared.clone();
+        let port = Port::open(move |stream, closed| served.serve(stream, closed));
         Self { shared, port, name: name.to_owned() }
     }
 

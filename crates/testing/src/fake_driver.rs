@@ -85,14 +85,14 @@ impl FakeDriver {
     /// The faults so far, such as `[unordered] fake_cuda_read: …`.
     pub fn faults(&self) -> Vec<String> {
         let count: extern "C" fn() -> usize = self.function("fake_cuda_faults");
-        (0..count()).map(|place| self.fault(place)).collect()
+        (0..count()).map(|index| self.fault(index)).collect()
     }
 
-    fn fault(&self, place: usize) -> String {
+    fn fault(&self, index: usize) -> String {
         type Fault = extern "C" fn(usize, *mut c_char, usize) -> usize;
         let fault: Fault = self.function("fake_cuda_fault");
-        let mut text = vec![0_u8; fault(place, std::ptr::null_mut(), 0) + 1];
-        fault(place, text.as_mut_ptr().cast(), text.len());
+        let mut text = vec![0_u8; fault(index, std::ptr::null_mut(), 0) + 1];
+        fault(index, text.as_mut_ptr().cast(), text.len());
         text.pop();
         String::from_utf8(text).expect("faults are UTF-8")
     }

@@ -21,15 +21,15 @@ impl Port {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port of this machine");
         let address = listener.local_addr().expect("the port that was given");
         let (closed, serve) = (Arc::new(AtomicBool::new(false)), Arc::new(serve));
-        let own = closed.clone();
+        let stop = closed.clone();
         let accept = move || {
             for stream in listener.incoming().flatten() {
-                if own.load(Ordering::SeqCst) {
+                if stop.load(Ordering::SeqCst) {
                     return;
                 }
-                let (own, serve) = (own.clone(), serve.clone());
+                let (stop, serve) = (stop.clone(), serve.clone());
                 // If a client closes the connection, that is not an error.
-                std::thread::spawn(move || serve(&stream, &own).unwrap_or_default());
+                std::thread::spawn(move || serve(&stream, &stop).unwrap_or_default());
             }
         };
         let thread = std::thread::Builder::new().name("test server".into());
@@ -91,11 +91,11 @@ impl Head {
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     pub(crate) fn query(&self, name: &str) -> Option<&str> {
-        self.query.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_str())
+        self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     /// The first and the last byte requested.
@@ -120,12 +120,12 @@ impl Head {
 
 /// Decodes `%20` and the like in a part of a URL to bytes.
 fn decoded(text: &str) -> String {
-    let (mut bytes, mut rest) = (Vec::new(), text.bytes());
-    while let Some(byte) = rest.next() {
+    let (mut bytes, mut remaining) = (Vec::new(), text.bytes());
+    while let Some(byte) = remaining.next() {
         let hex = |digit: Option<u8>| digit.and_then(|digit| char::from(digit).to_digit(16));
         match byte {
             b'%' => {
-                let (high, low) = (hex(rest.next()), hex(rest.next()));
+                let (high, low) = (hex(remaining.next()), hex(remaining.next()));
                 bytes.push((16 * high.unwrap_or(0) + low.unwrap_or(0)) as u8);
             }
             byte => bytes.push(byte),

@@ -142,8 +142,8 @@ impl Server {
             requests: Mutex::default(),
             number: AtomicUsize::new(0),
         });
-        let own = shared.clone();
-        Self { shared, port: Port::open(move |stream, closed| own.serve(stream, closed)) }
+        let served = shared.clone();
+        Self { shared, port: Port::open(move |stream, closed| served.serve(stream, closed)) }
     }
 
     /// The URL of a file or folder, relative to the server's folder.

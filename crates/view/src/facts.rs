@@ -11,8 +11,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::cube::masks::Mask;
-use crate::marks::Mark;
-use crate::subject::{Of, Opened, Subject};
+use crate::quality::Mark;
+use crate::subject::{Opened, Origin, Subject};
 
 /// The information about a cube.
 #[derive(Debug, Serialize)]
@@ -78,8 +78,8 @@ impl BoundingBox {
         let labels = sample.columns.get(BOX_LABELS).and_then(Value::as_array);
         let labels = labels.map(Vec::as_slice).unwrap_or_default();
         let edges = sample.columns.get(BOXES).and_then(boxes::edges).unwrap_or_default();
-        let boxes = edges.into_iter().enumerate().map(|(place, corners)| {
-            let label = labels.get(place).map(label_text).unwrap_or_default();
+        let boxes = edges.into_iter().enumerate().map(|(index, corners)| {
+            let label = labels.get(index).map(label_text).unwrap_or_default();
             let classes = masks.iter().filter(|mask| !mask.layers).flat_map(|mask| &mask.classes);
             // The labels of classes are `3` or `3 liver`.
             let is_it = |class: &&Class| {
@@ -118,7 +118,7 @@ impl Facts {
     /// # Errors
     /// If a mask of the dataset cannot be read. A mask in files that cannot be read is skipped, and a note says so.
     pub fn of(opened: &Opened, marks: Vec<Mark>, subject: &Subject) -> Result<Self> {
-        let Opened { id, cube, of } = opened;
+        let Opened { id, cube, origin } = opened;
         let count = subject.len();
         let shape = cube.shape;
         let presets =
@@ -144,8 +144,8 @@ impl Facts {
             previous: id.checked_sub(1),
             next: Some(id + 1).filter(|next| *next < count),
         };
-        match of {
-            Of::Sample { sample, stack } => {
+        match origin {
+            Origin::Sample { sample, stack } => {
                 facts.name.clone_from(&sample.name);
                 facts.unit.clone_from(&sample.source.unit);
                 facts.geo.clone_from(&sample.geo);
@@ -161,7 +161,7 @@ impl Facts {
                 }
                 facts.boxes = BoundingBox::of(sample, &facts.masks);
             }
-            Of::File { input, source } => {
+            Origin::File { input, source } => {
                 let info = source.info();
                 facts.name = input.default_name();
                 facts.dtype = info.dtype.name();
@@ -169,9 +169,10 @@ impl Facts {
                 facts.fwhm.clone_from(&info.fwhm);
                 facts.band_names.clone_from(&info.band_names);
                 facts.geo.clone_from(&info.geo);
-                let told = |text: &str| mirror::with_urls(text);
-                facts.notes = info.notes.iter().map(|note| told(note)).collect();
-                let file = |file: &PathBuf| ["file".to_owned(), told(&file.display().to_string())];
+                let with_urls = |text: &str| mirror::with_urls(text);
+                facts.notes = info.notes.iter().map(|note| with_urls(note)).collect();
+                let file =
+                    |file: &PathBuf| ["file".to_owned(), with_urls(&file.display().to_string())];
                 facts.fields = info.files.iter().take(FILES).map(file).collect();
                 if info.is_scaled() {
                     let what =
@@ -198,13 +199,13 @@ const FILES: usize = 20;
 
 /// All that is known of a sample, as names and texts.
 fn fields(sample: &Sample) -> Vec<[String; 2]> {
-    let known = [
+    let fixed = [
         ("split", sample.split.clone()),
         ("group", sample.group.clone()),
         ("label", sample.label.as_ref().map(label_text)),
     ];
     let mut fields: Vec<[String; 2]> = Vec::new();
-    for (name, value) in known {
+    for (name, value) in fixed {
         fields.extend(value.map(|value| [name.to_owned(), value]));
     }
     // Boxes are drawn.
@@ -246,12 +247,12 @@ const CLASSES: usize = 1000;
 fn present(mask: &Mask, shape: CubeShape) -> Result<Vec<usize>> {
     const SIDE: usize = 1024;
     let shown = Sampling::new(shape.rows, shape.columns, SIDE);
-    let mut seen = vec![false; usize::from(u16::MAX) + 1];
+    let mut present = vec![false; usize::from(u16::MAX) + 1];
     // Class ids fit u16.
     for label in mask.read(&shown, shape.columns)? {
-        seen[label as usize] = true;
+        present[label as usize] = true;
     }
-    Ok((0..seen.len()).filter(|id| seen[*id]).collect())
+    Ok((0..present.len()).filter(|id| present[*id]).collect())
 }
 
 /// The name and the colour of class or layer `id` of a mask.

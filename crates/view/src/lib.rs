@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `server.rs` | the server: when it starts, which requests it accepts, when it ends |
 //! | `workers.rs` | the threads that read cubes, so that the server's own thread never waits for a disk |
-//! | `door.rs` | checks of requests: the token, the name of this machine, the page's own origin |
+//! | `auth.rs` | checks of requests: the token, the name of this machine, the page's own origin |
 //! | `routes.rs` | which address is which question |
 //! | `query.rs` | the part of an address after the `?` |
 //! | `answer.rs` | answers: JSON, pictures, numbers, errors |
@@ -13,7 +13,7 @@
 //! | `subject.rs` | what the viewer shows: a dataset, or cubes in files |
 //! | `about.rs` | information about all that the viewer shows |
 //! | `listing.rs` | which samples are listed, in which order |
-//! | `marks.rs` | what is conspicuous about a sample |
+//! | `quality.rs` | what is conspicuous about a sample |
 //! | `facts.rs` | information about one cube |
 //! | `training/` | batches of a loader, before and after augmentation |
 //! | `cube/` | values of one cube: bands, spectra, angles, masks, thumbnails |
@@ -23,12 +23,12 @@
 
 mod about;
 mod answer;
+mod auth;
 mod cube;
-mod door;
 mod facts;
 mod listing;
-mod marks;
 mod page;
+mod quality;
 mod query;
 mod routes;
 mod server;

@@ -21,10 +21,10 @@ impl Listing {
     /// If the condition is wrong, or the line of a sample cannot be read.
     pub fn of(&self, subject: &Subject, query: &Query) -> Result<Arc<Vec<usize>>> {
         let names = ["split", "group", "label", "where", "sort", "descending"];
-        let asked = format!("{:?}", names.map(|name| query.get(name)));
+        let key = format!("{:?}", names.map(|name| query.get(name)));
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, ids)) = &*last
-            && *known == asked
+        if let Some((last_key, ids)) = &*last
+            && *last_key == key
         {
             return Ok(Arc::clone(ids));
         }
@@ -37,7 +37,7 @@ impl Listing {
             ids.reverse();
         }
         let ids = Arc::new(ids);
-        *last = Some((asked, Arc::clone(&ids)));
+        *last = Some((key, Arc::clone(&ids)));
         Ok(ids)
     }
 }
@@ -45,14 +45,14 @@ impl Listing {
 fn chosen(samples: &Samples, query: &Query) -> Result<Vec<usize>> {
     let mut ids: Vec<usize> = (0..samples.len()).collect();
     if let Some(split) = query.get("split") {
-        keep(&mut ids, samples.splits(), |known| known == split, split.is_empty());
+        keep(&mut ids, samples.splits(), |name| name == split, split.is_empty());
     }
     if let Some(group) = query.get("group") {
-        keep(&mut ids, samples.groups(), |known| known == group, group.is_empty());
+        keep(&mut ids, samples.groups(), |name| name == group, group.is_empty());
     }
     if let Some(text) = query.get("label") {
         let label: Option<Value> = serde_json::from_str(text).ok();
-        keep(&mut ids, samples.labels(), |known| label.as_ref() == Some(known), text.is_empty());
+        keep(&mut ids, samples.labels(), |value| label.as_ref() == Some(value), text.is_empty());
     }
     match query.get("where") {
         Some(text) if !text.trim().is_empty() => samples.fulfilling(ids, &Condition::parse(text)?),
@@ -66,7 +66,7 @@ fn keep<K>(ids: &mut Vec<usize>, keys: &Keys<K>, is_wanted: impl Fn(&K) -> bool,
     let number = number.and_then(|number| u32::try_from(number).ok());
     ids.retain(|id| match keys.number(*id) {
         None => none,
-        own => !none && own == number,
+        key => !none && key == number,
     });
 }
 
@@ -98,13 +98,13 @@ fn by_key<K>(ids: &mut [usize], keys: &Keys<K>, order: impl Fn(&K, &K) -> Orderi
     let mut places: Vec<usize> = (0..different.len()).collect();
     places.sort_by(|a, b| order(&different[*a], &different[*b]));
     let mut rank = vec![0; different.len()];
-    places.iter().enumerate().for_each(|(place, number)| rank[*number] = place);
+    places.iter().enumerate().for_each(|(position, number)| rank[*number] = position);
     ids.sort_by_key(|id| keys.number(*id).map_or(usize::MAX, |number| rank[number as usize]));
 }
 
 fn by_column(samples: &Samples, ids: &mut [usize], column: &str) -> Result<()> {
     let is_own = ["nan", "inf"].contains(&column);
-    if !is_own && !samples.columns().iter().any(|known| known == column) {
+    if !is_own && !samples.columns().iter().any(|name| name == column) {
         return Err(Error::conflict(format!("there is no column '{column}' to sort by")));
     }
     let value = |id: &usize| -> Result<(Value, usize)> {

@@ -68,7 +68,7 @@ files! {
 /// The file `name`; if the name is empty, the page itself.
 pub fn file(name: &str) -> Option<Answer> {
     let name = if name.is_empty() { "index.html" } else { name };
-    let (_, content_type, body) = FILES.iter().find(|(known, ..)| *known == name)?;
+    let (_, content_type, body) = FILES.iter().find(|(path, ..)| *path == name)?;
     Some(Answer::file(content_type, body))
 }
 
@@ -84,19 +84,19 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         names.sort_unstable();
-        let mut known: Vec<&str> = FILES.iter().map(|(name, ..)| *name).collect();
-        known.sort_unstable();
-        assert_eq!(names, known);
+        let mut listed: Vec<&str> = FILES.iter().map(|(name, ..)| *name).collect();
+        listed.sort_unstable();
+        assert_eq!(names, listed);
     }
 
     #[test]
-    fn files_load_what_there_is() {
+    fn imports_name_existing_files() {
         for (name, _, body) in FILES {
             let text = std::str::from_utf8(body).unwrap();
-            for (_, rest) in
+            for (_, import) in
                 text.match_indices("from './").map(|(at, found)| (at, &text[at + found.len()..]))
             {
-                let wanted = &rest[..rest.find('\'').unwrap()];
+                let wanted = &import[..import.find('\'').unwrap()];
                 assert!(file(wanted).is_some(), "{name} imports {wanted}");
             }
         }

@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 
 use crate::about;
 use crate::answer::{Answer, bytes};
+use crate::cube::cache::{CachedCube, CubeCache};
 use crate::cube::deadline::Deadline;
-use crate::cube::held::{Held, Holder};
 use crate::cube::masks::Mask;
 use crate::cube::{angles, bands, confusion, grid, spectra, thumbnail};
 use crate::facts::{self, Facts};
 use crate::listing::Listing;
-use crate::marks::{Class, Seen};
 use crate::page;
+use crate::quality::{Class, QualityLog};
 use crate::query::{Query, Window};
-use crate::subject::{Of, Opened, Subject, What};
+use crate::subject::{Opened, Origin, Subject, What};
 use crate::training;
 
 /// The default and the maximum number of samples in a list.
@@ -33,9 +33,9 @@ const CLASSES: usize = 64;
 #[derive(Debug)]
 pub struct Routes {
     subject: Subject,
-    held: Holder,
+    held: CubeCache,
     listing: Listing,
-    seen: Seen,
+    quality: QualityLog,
     training: training::Answers,
 }
 
@@ -54,9 +54,9 @@ impl Routes {
         Self {
             training: training::Answers::new(subject.training().clone()),
             subject,
-            held: Holder::default(),
+            held: CubeCache::default(),
             listing: Listing::default(),
-            seen: Seen::default(),
+            quality: QualityLog::default(),
         }
     }
 
@@ -97,7 +97,7 @@ impl Routes {
             return Ok(Answer { status: 404, ..answer.unwrap_or_else(Answer::from) });
         }
         if let Err(error) = &answer {
-            self.seen.fail(id, error);
+            self.quality.fail(id, error);
         }
         answer
     }
@@ -122,13 +122,13 @@ impl Routes {
                     "id": id, "name": sample.name, "split": sample.split, "group": sample.group,
                     "label": sample.label,
                     "shape": shape.map(|shape| [shape.rows, shape.columns, shape.bands]),
-                    "marks": self.seen.of(id, class, Some(&sample)),
+                    "marks": self.quality.of(id, class, Some(&sample)),
                 }))
             }
             // The shape is not known before the cube is opened.
             What::Cubes(cubes) => Ok(json!({
                 "id": id, "name": cubes.inputs[id].default_name(), "split": null, "group": null,
-                "label": null, "shape": null, "marks": self.seen.of(id, class, None),
+                "label": null, "shape": null, "marks": self.quality.of(id, class, None),
             })),
         }
     }
@@ -142,26 +142,26 @@ impl Routes {
     }
 
     fn thumbnail(&self, opened: &Opened, query: &Query) -> Result<Answer> {
-        let side = query.number("side", thumbnail::USUAL, thumbnail::MOST)?.max(1);
+        let side = query.number("side", thumbnail::USUAL, thumbnail::MAX_SIDE)?.max(1);
         let held = self.held.if_held(opened.id);
         let glance = thumbnail::glance(&opened.cube, held.as_deref(), side, Deadline::new())?;
         if let (Some((spectrum, clipped)), Some(_)) = (glance.spectrum, self.subject.dataset()) {
-            self.seen.note(opened.id, self.class(opened.id), spectrum, clipped);
+            self.quality.note(opened.id, self.class(opened.id), spectrum, clipped);
         }
         Ok(Answer::png(glance.png))
     }
 
     fn facts(&self, opened: &Opened) -> Result<Answer> {
-        let sample = match &opened.of {
-            Of::Sample { sample, .. } => Some(*sample),
-            Of::File { .. } => None,
+        let sample = match &opened.origin {
+            Origin::Sample { sample, .. } => Some(*sample),
+            Origin::File { .. } => None,
         };
-        let marks = self.seen.of(opened.id, self.class(opened.id), sample);
+        let marks = self.quality.of(opened.id, self.class(opened.id), sample);
         Ok(Answer::json(&Facts::of(opened, marks, &self.subject)?))
     }
 
     /// The decoded cube, or nothing if it is cheaper to read only the wanted bands.
-    fn held(&self, opened: &Opened, deadline: Deadline) -> Result<Option<Arc<Held>>> {
+    fn held(&self, opened: &Opened, deadline: Deadline) -> Result<Option<Arc<CachedCube>>> {
         if opened.cube.has_cheap_bands() {
             return Ok(None);
         }
@@ -170,7 +170,7 @@ impl Routes {
 
     fn planes(&self, opened: &Opened, query: &Query) -> Result<Answer> {
         let (cube, deadline) = (&opened.cube, Deadline::new());
-        let wanted = query.bands(cube.shape.bands, bands::MOST)?;
+        let wanted = query.bands(cube.shape.bands, bands::MAX_BANDS)?;
         let shown = grid::shown(cube, &query.window(cube.shape)?, grid::side(query)?);
         let held = self.held(opened, deadline)?;
         let values = bands::read(cube, held.as_deref(), &shown, &wanted, deadline)?;
@@ -261,8 +261,8 @@ impl Routes {
 
     fn deviations(&self, opened: &Opened, of: deviation::Of) -> Result<Deviation> {
         let deadline = Deadline::new();
-        match (&opened.of, self.subject.dataset()) {
-            (Of::Sample { sample, .. }, Some(dataset)) => {
+        match (&opened.origin, self.subject.dataset()) {
+            (Origin::Sample { sample, .. }, Some(dataset)) => {
                 let root = self.subject.source_root();
                 deviation::of_sample(dataset, sample, root, of, &|| deadline.check())
             }
@@ -272,7 +272,7 @@ impl Routes {
 
     fn precision(&self, opened: &Opened) -> Result<Answer> {
         let mut answer = json!(self.deviations(opened, deviation::Of::Spectrum)?);
-        if let Of::Sample { stack: Some(stack), .. } = &opened.of {
+        if let Origin::Sample { stack: Some(stack), .. } = &opened.origin {
             answer["dtype"] = json!(stack.image.meta().dtype.name());
             answer["keep_bits"] = json!(stack.image.meta().band_notes().keep_bits);
         }
@@ -291,7 +291,7 @@ impl Routes {
             .rows
             .iter()
             .flat_map(|row| shown.columns.iter().map(move |column| row * shape.columns + column));
-        let values: Vec<f32> = places.map(|place| map[place]).collect();
+        let values: Vec<f32> = places.map(|pixel| map[pixel]).collect();
         let lengths = [shown.rows.len(), shown.columns.len()];
         Ok(Answer::numbers(lengths, bytes(&values, f32::to_le_bytes)))
     }

@@ -16,7 +16,7 @@ use hsipack_store::threads;
 use tokio::sync::Notify;
 
 use crate::answer::Answer;
-use crate::door::{Door, Refused};
+use crate::auth::{Auth, Refused};
 use crate::routes::{self, Routes};
 use crate::subject::Subject;
 use crate::workers::Workers;
@@ -34,12 +34,12 @@ pub struct Options {
 impl Options {
     /// The default for `linger`. Pages send a request every ten seconds, but browsers limit pages in the background to one
     /// per minute.
-    pub const LINGER: Duration = Duration::from_secs(180);
+    pub const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { port: 0, linger: Some(Self::LINGER) }
+        Self { port: 0, linger: Some(Self::IDLE_TIMEOUT) }
     }
 }
 
@@ -72,7 +72,7 @@ struct Shared {
 /// State for answering requests.
 #[derive(Clone)]
 struct Answering {
-    door: Arc<Door>,
+    auth: Arc<Auth>,
     routes: Arc<Routes>,
     workers: Workers,
     shared: Arc<Shared>,
@@ -94,15 +94,15 @@ impl View {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).map_err(refused)?;
         listener.set_nonblocking(true).map_err(refused)?;
         let port = listener.local_addr().map_err(refused)?.port();
-        let door = Arc::new(Door::new(port)?);
-        let url = door.url();
+        let auth = Arc::new(Auth::new(port)?);
+        let url = auth.url();
         let shared = Arc::new(Shared {
             stop: Notify::new(),
             heard: AtomicU64::new(0),
             began: Instant::now(),
         });
         let answering = Answering {
-            door,
+            auth,
             routes: Arc::new(Routes::new(subject)),
             workers: Workers::start()?,
             shared: Arc::clone(&shared),
@@ -190,9 +190,9 @@ fn serve(listener: TcpListener, answering: Answering, linger: Option<Duration>) 
         let shared = Arc::clone(&answering.shared);
         let service = axum::Router::new().fallback(answer).with_state(answering);
         let ending = Arc::new(Notify::new());
-        let told = Arc::clone(&ending);
+        let stop = Arc::clone(&ending);
         let server = axum::serve(listener, service)
-            .with_graceful_shutdown(async move { told.notified().await });
+            .with_graceful_shutdown(async move { stop.notified().await });
         let server = tokio::spawn(server.into_future());
         let end = shared.ended(linger).await;
         ending.notify_one();
@@ -211,12 +211,13 @@ async fn answer(State(answering): State<Answering>, request: Request) -> Respons
 }
 
 async fn answer_to(answering: &Answering, request: &Parts) -> Answer {
-    let said = |name| request.headers.get(name).map(HeaderValue::to_str);
-    let (Ok(host), Ok(origin)) = (said(header::HOST).transpose(), said(header::ORIGIN).transpose())
+    let header = |name| request.headers.get(name).map(HeaderValue::to_str);
+    let (Ok(host), Ok(origin)) =
+        (header(header::HOST).transpose(), header(header::ORIGIN).transpose())
     else {
         return Answer::refusal(400, "a header is not text", None);
     };
-    let path = match answering.door.enter(request.uri.path(), host, origin) {
+    let path = match answering.auth.authorize(request.uri.path(), host, origin) {
         Ok(path) => path,
         Err(Refused::Token) => {
             let remedy = "open the address that hsipack view printed, all of it";

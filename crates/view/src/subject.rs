@@ -63,7 +63,7 @@ impl Subject {
         let title = title(path);
         // Files are opened later, and the program may change its working directory meanwhile.
         let absolute = paths::absolute(Path::new(path))?;
-        let (asked, path) = (path, absolute.to_str().unwrap_or(path));
+        let (original, path) = (path, absolute.to_str().unwrap_or(path));
         let values = ValueOptions { axes: axes.map(str::to_owned), ..ValueOptions::default() };
         let cubes = |inputs, open| {
             let (open, values) = (Mutex::new(open), values.clone());
@@ -84,7 +84,7 @@ impl Subject {
                 }
             }
         };
-        let (path, training) = (asked.to_owned(), Training::default());
+        let (path, training) = (original.to_owned(), Training::default());
         Ok(Self {
             path,
             title,
@@ -105,9 +105,9 @@ impl Subject {
     pub fn with_masks(mut self, masks: &[MaskOption]) -> Result<Self> {
         self.masks = mask_groups(masks)?;
         let stacks = self.dataset().map_or(&[][..], Dataset::stacks);
-        let known =
+        let is_packed =
             |group: &&MaskGroup| stacks.iter().any(|stack| stack.mask(&group.name).is_some());
-        if let Some(group) = self.masks.iter().find(known) {
+        if let Some(group) = self.masks.iter().find(is_packed) {
             return Err(Error::conflict(format!(
                 "the dataset already has a mask named {}",
                 group.name
@@ -214,13 +214,13 @@ impl Subject {
                 let sample = dataset.samples().get(id)?;
                 let cube = Cube::of_sample(dataset, &sample)?;
                 let stack = dataset.stack(&sample.stack);
-                look(&Opened { id, cube, of: Of::Sample { sample: &sample, stack } })
+                look(&Opened { id, cube, origin: Origin::Sample { sample: &sample, stack } })
             }
             What::Cubes(cubes) => {
                 let input = &cubes.inputs[id];
                 let source = cubes.open(id, input)?;
                 let cube = Cube::of_source(&*source);
-                look(&Opened { id, cube, of: Of::File { input, source: &*source } })
+                look(&Opened { id, cube, origin: Origin::File { input, source: &*source } })
             }
         }
     }
@@ -233,11 +233,11 @@ pub(crate) struct Opened<'a> {
     /// Its values.
     pub cube: Cube<'a>,
     /// Where it comes from.
-    pub of: Of<'a>,
+    pub origin: Origin<'a>,
 }
 
 /// Where a cube comes from.
-pub(crate) enum Of<'a> {
+pub(crate) enum Origin<'a> {
     /// A dataset. The stack is missing only if the dataset is damaged.
     Sample { sample: &'a Sample, stack: Option<&'a Stack> },
     /// A file.
@@ -256,8 +256,8 @@ fn title(path: &str) -> String {
 impl Cubes {
     fn open(&self, id: usize, input: &Input) -> Result<Arc<dyn Source>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = open.iter().position(|(known, _)| *known == id) {
-            let found = open.remove(place);
+        if let Some(position) = open.iter().position(|(open_id, _)| *open_id == id) {
+            let found = open.remove(position);
             open.push(found);
         } else {
             let source = open_source(input, &self.values)?;

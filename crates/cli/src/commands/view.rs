@@ -101,7 +101,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         None => subject,
     };
     let samples = subject.len();
-    let linger = (!args.keep).then_some(Options::LINGER);
+    let linger = (!args.keep).then_some(Options::IDLE_TIMEOUT);
     let view = View::start(subject, &Options { port: args.port, linger })?;
     let progress = Arc::new(Progress::default());
     task::stop_on_ctrl_c(&progress);

@@ -90,7 +90,7 @@ pub fn arrays(geo: &Geo, rows: usize, columns: usize) -> Vec<GeoArray> {
     if b == 0.0 && d == 0.0 {
         for (name, first, step, len) in [(Y, y, e, rows), (X, x, a, columns)] {
             let middles: Vec<f64> =
-                (0..len).map(|place| first + step * (place as f64 + 0.5)).collect();
+                (0..len).map(|pixel| first + step * (pixel as f64 + 0.5)).collect();
             arrays.push(GeoArray::new(name, Some(&middles), axis(geo, name)));
         }
     }
@@ -145,8 +145,8 @@ fn axis(geo: &Geo, name: &str) -> Map<String, Value> {
 fn reference(geo: &Geo) -> Map<String, Value> {
     let mut all = geo.epsg().and_then(parameters).unwrap_or_default();
     if let Some(crs) = &geo.crs {
-        let known = geo.epsg().and_then(wkt::of_epsg);
-        let text = known.or_else(|| crs.contains('[').then(|| crs.clone()));
+        let epsg_text = geo.epsg().and_then(wkt::of_epsg);
+        let text = epsg_text.or_else(|| crs.contains('[').then(|| crs.clone()));
         all.extend(text.as_ref().map(|text| ("crs_wkt".to_owned(), json!(text))));
         // Readers also accept a code here.
         all.insert("spatial_ref".to_owned(), json!(text.as_ref().unwrap_or(crs)));
@@ -224,8 +224,9 @@ mod tests {
 
     #[test]
     fn degrees_are_longitude_and_latitude() {
-        let place = [7.25, 1e-3, 0.0, 47.5, 0.0, -2e-3];
-        let [y, x, reference] = &arrays(&geo("EPSG:4326", place, Unit::Degree), 2, 3)[..] else {
+        let transform = [7.25, 1e-3, 0.0, 47.5, 0.0, -2e-3];
+        let [y, x, reference] = &arrays(&geo("EPSG:4326", transform, Unit::Degree), 2, 3)[..]
+        else {
             panic!()
         };
         assert_eq!((text(x, "standard_name"), text(x, "units")), ("longitude", "degrees_east"));
@@ -236,29 +237,32 @@ mod tests {
     #[test]
     fn a_system_is_told_as_well_as_it_is_known() {
         let north_up = [0.0, 1.0, 0.0, 0.0, 0.0, -1.0];
-        let told = |crs: Option<&str>| {
+        let described = |crs: Option<&str>| {
             let geo = Geo::new(crs.map(str::to_owned), north_up).unwrap();
             let all = reference(&geo);
             ["crs_wkt", "spatial_ref"]
                 .map(|key| all.get(key).map(|text| text.as_str().unwrap().to_owned()))
         };
-        assert_eq!(told(Some("EPSG:2154")), [None, Some("EPSG:2154".to_owned())]);
-        assert_eq!(told(Some("PROJCS[\"x\"]")), [(); 2].map(|()| Some("PROJCS[\"x\"]".to_owned())));
-        assert_eq!(told(None), [None, None]);
-        let [wkt, same] = told(Some("EPSG:25832"));
+        assert_eq!(described(Some("EPSG:2154")), [None, Some("EPSG:2154".to_owned())]);
+        assert_eq!(
+            described(Some("PROJCS[\"x\"]")),
+            [(); 2].map(|()| Some("PROJCS[\"x\"]".to_owned()))
+        );
+        assert_eq!(described(None), [None, None]);
+        let [wkt, same] = described(Some("EPSG:25832"));
         assert!(wkt == same && wkt.unwrap().starts_with("PROJCRS[\"ETRS89 / UTM zone 32N\""));
     }
 
     #[test]
     fn an_array_names_the_grid_mapping_beside_its_other_coordinates() {
-        let place = [7.25, 1e-3, 0.0, 47.5, 0.0, -2e-3];
+        let transform = [7.25, 1e-3, 0.0, 47.5, 0.0, -2e-3];
         let mut attributes = map([("coordinates", json!("wavelength"))]);
-        refer(&mut attributes, &geo("EPSG:2154", place, Unit::Metre));
+        refer(&mut attributes, &geo("EPSG:2154", transform, Unit::Metre));
         assert_eq!(attributes["coordinates"], "wavelength spatial_ref");
         assert_eq!(attributes["grid_mapping"], GRID_MAPPING);
         assert_eq!(attributes["_CRS"]["url"], "http://www.opengis.net/def/crs/EPSG/0/2154");
         let mut attributes = Map::new();
-        refer(&mut attributes, &Geo::new(None, place).unwrap());
+        refer(&mut attributes, &Geo::new(None, transform).unwrap());
         assert_eq!(attributes["coordinates"], GRID_MAPPING);
         assert!(!attributes.contains_key("_CRS"));
     }

@@ -220,7 +220,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_no_place_on_earth_is_refused() {
+    fn invalid_geo_is_refused() {
         let north_up = [1.0, 2.0, 0.0, 3.0, 0.0, -2.0];
         assert!(Geo::new(None, north_up).is_some());
         for transform in [
@@ -270,8 +270,8 @@ mod tests {
             let geo = Geo::new(None, numbers).unwrap();
             let whole = geo.at(column as f64 + across, row as f64 + down);
             let part = geo.window(row, column).at(across, down);
-            for (one, other) in whole.iter().zip(part) {
-                prop_assert!((one - other).abs() <= 1e-6, "{whole:?} {part:?}");
+            for (expected, other) in whole.iter().zip(part) {
+                prop_assert!((expected - other).abs() <= 1e-6, "{whole:?} {part:?}");
             }
         }
     }

@@ -10,33 +10,33 @@ use super::index::Column;
 pub struct Keys<K> {
     different: Arc<[K]>,
     /// How many of the different keys the samples use.
-    seen: usize,
+    used: usize,
     numbers: Column,
     len: usize,
 }
 
 impl<K> Default for Keys<K> {
     fn default() -> Self {
-        Self { different: Arc::new([]), seen: 0, numbers: Column::default(), len: 0 }
+        Self { different: Arc::new([]), used: 0, numbers: Column::default(), len: 0 }
     }
 }
 
 impl<K> Keys<K> {
     /// The keys of the first `len` of `all` samples.
     pub(super) fn new(different: Vec<K>, numbers: Column, len: usize, all: usize) -> Self {
-        let seen = if len == all {
+        let used = if len == all {
             different.len()
         } else {
             // Keys are numbered in the order in which they first occur.
             let greatest = (0..len).filter_map(|id| numbers.get(id)).max();
             greatest.map_or(0, |greatest| greatest as usize + 1)
         };
-        Self { different: different.into(), seen, numbers, len }
+        Self { different: different.into(), used, numbers, len }
     }
 
     /// The different keys of the samples, in the order in which they first occur.
     pub fn different(&self) -> &[K] {
-        &self.different[..self.seen]
+        &self.different[..self.used]
     }
 
     /// The position of a sample's key in [`different`](Self::different).

@@ -20,12 +20,12 @@ pub trait Lines: Send + Sync {
 
 impl Lines for Vec<u8> {
     fn with(&self, span: Range<u64>, take: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let there = usize::try_from(span.start)
+        let line = usize::try_from(span.start)
             .ok()
             .zip(usize::try_from(span.end).ok())
             .and_then(|(start, end)| self.get(start..end));
-        let there = there.ok_or_else(|| Error::damaged("a line lies beyond the end"))?;
-        take(there);
+        let line = line.ok_or_else(|| Error::damaged("a line lies beyond the end"))?;
+        take(line);
         Ok(())
     }
 }

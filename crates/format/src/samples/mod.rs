@@ -127,13 +127,13 @@ impl Samples {
         let mut in_stack = vec![(0, 0); stacks.len()];
         let mut first = 0;
         for (name, count) in &head.stacks {
-            let there = *count as usize;
+            let total = *count as usize;
             // The ids of a stack are in ascending order.
-            let count = count_while(first..first + there, |place| index.id(place) < len);
+            let count = count_while(first..first + total, |position| index.id(position) < len);
             match stacks.iter().position(|stack| stack == name) {
-                Some(place) => {
-                    place_of.push(place as u32);
-                    in_stack[place] = (first, count);
+                Some(number) => {
+                    place_of.push(number as u32);
+                    in_stack[number] = (first, count);
                 }
                 None if count == 0 => place_of.push(u32::MAX),
                 None => {
@@ -143,7 +143,7 @@ impl Samples {
                     )));
                 }
             }
-            first += there;
+            first += total;
         }
         let is_there = |first: &u64| *first < len as u64;
         let columns = head.columns.iter().filter(|(_, first)| is_there(first));
@@ -212,9 +212,9 @@ impl Samples {
     /// If the sample does not exist.
     pub fn line(&self, id: usize) -> Result<Vec<u8>> {
         self.with_line(id, |line| {
-            let known: Known<'_> = serde_json::from_slice(line)
+            let record: Known<'_> = serde_json::from_slice(line)
                 .map_err(|error| Error::damaged(format!("sample {id}: {error}")))?;
-            let is_it = known.id == id && known.name.0 == self.name(id);
+            let is_it = record.id == id && record.name.0 == self.name(id);
             if is_it { Ok(line.to_vec()) } else { Err(other_line(id)) }
         })
     }
@@ -301,7 +301,7 @@ impl Samples {
     /// Ids of the samples in a stack, in the order of its arrays; empty if the stack does not exist.
     pub fn ids_in(&self, stack: usize) -> impl ExactSizeIterator<Item = usize> + '_ {
         let (first, count) = self.in_stack.get(stack).copied().unwrap_or_default();
-        (first..first + count).map(|place| self.index.id(place))
+        (first..first + count).map(|position| self.index.id(position))
     }
 
     /// The sample at a position in a stack's arrays.
@@ -434,9 +434,9 @@ mod tests {
         }
         let mut next = [0; 2];
         for sample in &mut samples {
-            let place = &mut next[usize::from(sample.stack == STACKS[1])];
-            sample.index = *place;
-            *place += 1;
+            let index = &mut next[usize::from(sample.stack == STACKS[1])];
+            sample.index = *index;
+            *index += 1;
         }
         let read = decode(&samples).unwrap();
         for (id, sample) in samples.iter().enumerate() {
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_on_earth_is_no_error() {
+    fn invalid_geo_is_ignored() {
         let line = String::from_utf8(encode([sample(0)])).unwrap();
         let geo = serde_json::to_string(&sample(0).geo).unwrap();
         for other in
@@ -539,7 +539,7 @@ mod tests {
 
         /// A line that passes when all lines are read can also be read as a whole later.
         #[test]
-        fn what_is_looked_at_is_what_is_read(
+        fn inspected_lines_equal_parsed_lines(
             key in prop::sample::select(vec!["name", "index", "split", "group", "label", "nan", "range", "geo", "source", "age", "id"]),
             inside in prop::sample::select(vec![None, Some("path"), Some("scaling"), Some("ignore_value"), Some("unit"), Some("more")]),
             value in json(),

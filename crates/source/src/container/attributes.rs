@@ -98,9 +98,9 @@ impl Attributes for JsonAttributes {
                 numbers
                     .or_else(|| Some(Value::Texts(list.iter().map(text).collect::<Option<_>>()?)))
             }
-            one => number(one)
+            scalar => number(scalar)
                 .map(|number| Value::Numbers(vec![number]))
-                .or_else(|| Some(Value::Texts(vec![text(one)?]))),
+                .or_else(|| Some(Value::Texts(vec![text(scalar)?]))),
         }
     }
 }
@@ -124,14 +124,14 @@ fn numbers_in(texts: &[String]) -> Option<(Vec<f64>, Option<String>)> {
             }
             // A unit, by itself or directly behind a number.
             let digits = word.trim_end_matches(|c: char| !c.is_ascii_digit() && c != '.');
-            let own = &word[digits.len()..];
+            let suffix = &word[digits.len()..];
             if !digits.is_empty() {
                 numbers.push(digits.parse().ok()?);
             }
-            if numbers.is_empty() || unit.as_deref().is_some_and(|unit| unit != own) {
+            if numbers.is_empty() || unit.as_deref().is_some_and(|unit| unit != suffix) {
                 return None;
             }
-            unit = Some(own.to_owned());
+            unit = Some(suffix.to_owned());
         }
         if numbers.len() > MAX_LIST {
             return None;

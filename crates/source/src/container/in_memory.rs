@@ -40,8 +40,8 @@ impl InMemory {
 
     /// Adds attributes to the array or group at `path`.
     pub fn with_attributes(mut self, path: &str, json: Json) -> Self {
-        let own = self.attributes.entry(path.to_owned()).or_default();
-        own.extend(json.as_object().cloned().unwrap_or_default());
+        let entries = self.attributes.entry(path.to_owned()).or_default();
+        entries.extend(json.as_object().cloned().unwrap_or_default());
         self
     }
 }

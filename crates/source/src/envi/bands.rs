@@ -22,7 +22,7 @@ fn list_of<'a>(
     bands: usize,
     notes: &mut Vec<String>,
 ) -> Option<BandList<'a>> {
-    let own = match quantity {
+    let preferred = match quantity {
         Quantity::Wavelength => "wavelength",
         Quantity::Fwhm => "fwhm",
         Quantity::GoodBands => "bbl",
@@ -33,7 +33,7 @@ fn list_of<'a>(
         Some((key, text, unit))
     });
     let mut keys: Vec<_> = keys.collect();
-    keys.sort_by_key(|(key, ..)| *key != own);
+    keys.sort_by_key(|(key, ..)| *key != preferred);
     keys.into_iter().find_map(|(key, text, unit)| {
         let NumberList { values, unit: inline } = numbers(key, text, bands, notes)?;
         if quantity == Quantity::Wavelength && counts(&values) {
@@ -93,18 +93,18 @@ fn in_nm(
 ) -> SpectralAxis {
     let stated = wavelength.as_ref().and_then(|list| list.unit.clone());
     let values = wavelength.as_ref().map(|list| list.values.as_slice());
-    let own = fwhm
+    let fwhm_text = fwhm
         .as_ref()
         .and_then(|list| list.unit.clone())
         .or_else(|| unit_of(fields, Quantity::Fwhm));
-    let own = own.as_deref().and_then(known_unit);
-    let factor = match own {
-        Some(Unit::Length(own)) if wavelength.is_none() => Some(own),
+    let fwhm_unit = fwhm_text.as_deref().and_then(known_unit);
+    let factor = match fwhm_unit {
+        Some(Unit::Length(length)) if wavelength.is_none() => Some(length),
         _ => unit_factor(fields, stated, values, notes),
     };
     let Some(factor) = factor else { return (None, None) };
-    let fwhm_factor = match own {
-        Some(Unit::Length(own)) => own,
+    let fwhm_factor = match fwhm_unit {
+        Some(Unit::Length(length)) => length,
         _ => factor,
     };
     let usable = |values: &[f64], factor: f64| {
@@ -122,7 +122,7 @@ fn in_nm(
         None
     };
     let wavelength = convert(wavelength, factor);
-    let fwhm_factor = match (&wavelength, &fwhm, own) {
+    let fwhm_factor = match (&wavelength, &fwhm, fwhm_unit) {
         (Some(nm), Some(widths), None) => width_factor(&widths.values, nm, factor),
         _ => Some(fwhm_factor),
     };
@@ -132,7 +132,7 @@ fn in_nm(
             "`fwhm` cannot be the widths of these wavelengths in any unit, so it is not used"
                 .to_owned(),
         ),
-        Some(other) if other != factor && own.is_none() => {
+        Some(other) if other != factor && fwhm_unit.is_none() => {
             notes.push("`fwhm` is assumed to be in another unit than the wavelengths".to_owned())
         }
         Some(_) => {}
@@ -157,9 +157,9 @@ fn unit_of(fields: &Fields, quantity: Quantity) -> Option<String> {
     let is_unit = |key: &str| {
         spectrum_text::key(key).is_some_and(|key| key.is_unit && key.quantity == quantity)
     };
-    let own = fields.word("wavelength units").filter(|_| quantity == Quantity::Wavelength);
+    let common = fields.word("wavelength units").filter(|_| quantity == Quantity::Wavelength);
     let key = fields.all().map(|(key, _)| key).find(|key| is_unit(key));
-    own.or_else(|| fields.word(key?)).map(|unit| unit.trim_matches(['"', '\'', ' ']).to_owned())
+    common.or_else(|| fields.word(key?)).map(|unit| unit.trim_matches(['"', '\'', ' ']).to_owned())
 }
 
 /// How many nm one unit of the header's wavelengths has. The unit is guessed if the header does not

@@ -25,7 +25,7 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {
 }
 
 pub(super) fn is_first_line(line: &str) -> bool {
-    line.strip_prefix("ENVI").is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t']))
+    line.strip_prefix("ENVI").is_some_and(|tail| tail.is_empty() || tail.starts_with([' ', '\t']))
 }
 
 /// Keys that determine the meaning of every byte. If one occurs twice, the values must agree.
@@ -41,7 +41,7 @@ const LAYOUT_KEYS: [&str; 8] = [
 ];
 
 /// To find where a list without a closing brace ends, all lines after it are read.
-const MOST_UNBALANCED: usize = 32;
+const MAX_UNBALANCED: usize = 32;
 
 /// The keys of a header, in lower case and with spaces between words, with all their values, without braces.
 pub(crate) struct Fields {
@@ -53,22 +53,23 @@ pub(crate) struct Fields {
 impl Fields {
     pub(crate) fn parse(text: &str) -> Result<Fields> {
         let lines: Vec<&str> = lines(text).collect();
-        let Some((_, mut rest)) = lines.split_first().filter(|(first, _)| is_first_line(first))
+        let Some((_, mut remaining)) =
+            lines.split_first().filter(|(first, _)| is_first_line(first))
         else {
             return Err(not_a_header(text));
         };
         let mut fields = Fields { values: BTreeMap::new(), unclosed: Vec::new() };
         let mut unbalanced = 0;
-        while let Some((line, after)) = rest.split_first() {
-            rest = after;
+        while let Some((line, after)) = remaining.split_first() {
+            remaining = after;
             let Some((key, value)) = line.split_once('=') else { continue };
             // Scripts write `wavelength_units`.
             let words = key.split(|letter: char| letter == '_' || letter.is_whitespace());
             let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
             let key = words.join(" ").to_lowercase();
-            let Value { text, is_closed, is_balanced } = value_of(value.trim(), &mut rest);
+            let Value { text, is_closed, is_balanced } = value_of(value.trim(), &mut remaining);
             unbalanced += usize::from(!is_balanced);
-            if unbalanced > MOST_UNBALANCED {
+            if unbalanced > MAX_UNBALANCED {
                 return Err(Error::malformed("the header has many lists without a closing brace")
                     .with_remedy("copy the header again, it may be damaged"));
             }
@@ -154,21 +155,21 @@ struct Value {
 }
 
 /// The value that starts with `first`. If it opens a brace or a bracket, the value continues to the closing one. Takes
-/// the lines of the value from `rest`.
-fn value_of<'a>(first: &'a str, rest: &mut &[&'a str]) -> Value {
+/// the lines of the value from `remaining`.
+fn value_of<'a>(first: &'a str, remaining: &mut &[&'a str]) -> Value {
     let opens = |line: &str| line.starts_with(['{', '[']);
-    let first = match rest.split_first() {
+    let first = match remaining.split_first() {
         Some((next, after)) if first.is_empty() && opens(next) => {
-            *rest = after;
+            *remaining = after;
             *next
         }
         _ => first,
     };
     if !opens(first) {
-        return Value { text: continued(first, rest), is_closed: true, is_balanced: true };
+        return Value { text: continued(first, remaining), is_closed: true, is_balanced: true };
     }
     let (open, close) = if first.starts_with('{') { ('{', '}') } else { ('[', ']') };
-    let lines = || std::iter::once(&first[1..]).chain(rest.iter().copied());
+    let lines = || std::iter::once(&first[1..]).chain(remaining.iter().copied());
     // Lists may contain lists.
     let mut depth = 1i64;
     let end = lines().position(|line| {
@@ -180,7 +181,7 @@ fn value_of<'a>(first: &'a str, rest: &mut &[&'a str]) -> Value {
         Some(end) => (end, true),
         None => {
             let next = lines().skip(1).position(starts_with_key);
-            let last = next.unwrap_or(rest.len());
+            let last = next.unwrap_or(remaining.len());
             match lines().take(last + 1).position(|line| line.contains(close)) {
                 Some(end) => (end, true),
                 None => (last, false),
@@ -188,19 +189,19 @@ fn value_of<'a>(first: &'a str, rest: &mut &[&'a str]) -> Value {
         }
     };
     let whole = lines().take(last + 1).collect::<Vec<_>>().join("\n");
-    *rest = &rest[last..];
+    *remaining = &remaining[last..];
     let text = whole.rfind(close).filter(|_| is_closed).map_or(&whole[..], |end| &whole[..end]);
     Value { text: text.trim().to_owned(), is_closed, is_balanced: end.is_some() }
 }
 
 /// A list without braces continues on the next line if it ends with a comma.
-fn continued<'a>(first: &'a str, rest: &mut &[&'a str]) -> String {
+fn continued<'a>(first: &'a str, remaining: &mut &[&'a str]) -> String {
     let mut text = first.to_owned();
     while text.ends_with(',')
-        && let Some((next, after)) = rest.split_first()
+        && let Some((next, after)) = remaining.split_first()
         && !next.contains('=')
     {
-        *rest = after;
+        *remaining = after;
         text.push('\n');
         text.push_str(next);
     }

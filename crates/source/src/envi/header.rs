@@ -322,10 +322,13 @@ fn dtype(code: u64) -> Result<DType> {
 fn interleave(fields: &Fields) -> Result<Interleave> {
     // Only the header of a single band may lack the interleave.
     let Some(word) = fields.word("interleave") else { return Ok(Interleave::Bsq) };
-    Interleave::ALL.into_iter().find(|one| word.eq_ignore_ascii_case(one.name())).ok_or_else(|| {
-        Error::malformed(format!("interleave is '{}'", shorten(word)))
-            .with_remedy("use bsq, bil or bip")
-    })
+    Interleave::ALL
+        .into_iter()
+        .find(|candidate| word.eq_ignore_ascii_case(candidate.name()))
+        .ok_or_else(|| {
+            Error::malformed(format!("interleave is '{}'", shorten(word)))
+                .with_remedy("use bsq, bil or bip")
+        })
 }
 
 fn byte_order(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Result<bool> {
@@ -344,12 +347,16 @@ fn byte_order(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Result<
     }
 }
 
-/// The value of the first key with one of `names`, in the spelling of arrays in containers; `own`, ENVI's key, comes first.
-fn word_of<'a>(fields: &'a Fields, own: &'a str, names: &[&str]) -> Option<(&'a str, &'a str)> {
+/// The value of the first key with one of `names`, in the spelling of arrays in containers; `envi_key`, ENVI's key, comes first.
+fn word_of<'a>(
+    fields: &'a Fields,
+    envi_key: &'a str,
+    names: &[&str],
+) -> Option<(&'a str, &'a str)> {
     let keys: Vec<(&str, String)> = fields.all().map(|(key, _)| (key, plain(key))).collect();
     let others = names.iter().flat_map(|name| keys.iter().filter(move |(_, key)| key == name));
     let others = others.map(|(key, _)| *key);
-    std::iter::once(own).chain(others).find_map(|key| Some((key, fields.word(key)?)))
+    std::iter::once(envi_key).chain(others).find_map(|key| Some((key, fields.word(key)?)))
 }
 
 fn ignore_value(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Option<f64> {
@@ -357,7 +364,7 @@ fn ignore_value(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Optio
     let values: Option<Vec<f64>> = tokens(text).map(number).collect();
     // A list with one value per band is fine if all values are the same.
     let value = values.as_deref().and_then(|values| match values {
-        [first, rest @ ..] if rest.iter().all(|value| value.total_cmp(first).is_eq()) => {
+        [first, others @ ..] if others.iter().all(|value| value.total_cmp(first).is_eq()) => {
             Some(*first)
         }
         _ => None,
@@ -448,14 +455,18 @@ fn scale_factor(fields: &Fields, notes: &mut Vec<String>) -> Option<Scaling> {
 /// The integration time. Fenix has two detectors. If their times differ, the cube has no single
 /// integration time.
 fn exposure(fields: &Fields) -> Option<Exposure> {
-    let said = |field: &str| {
+    let exposure_of = |field: &str| {
         let word = fields.word(field)?;
         let (time, unit) = word.split_once(char::is_whitespace).unwrap_or((word, ""));
         let time = number(time).filter(|time| time.is_finite() && *time > 0.0)?;
         Some(Exposure { field: field.to_owned(), time, unit: unit.trim().to_lowercase() })
     };
-    let both = said("tint1").filter(|one| said("tint2").is_some_and(|two| two.time == one.time));
-    ["tint", "integration time", "exposure time", "exposure"].into_iter().find_map(said).or(both)
+    let both = exposure_of("tint1")
+        .filter(|first| exposure_of("tint2").is_some_and(|two| two.time == first.time));
+    ["tint", "integration time", "exposure time", "exposure"]
+        .into_iter()
+        .find_map(exposure_of)
+        .or(both)
 }
 
 /// Adds notes about the step from radiance to reflectance, which is not used: ENVI's own tools apply it only on request.
@@ -638,7 +649,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_laid_out_is_refused() {
+    fn impossible_layouts_are_refused() {
         let malformed = [
             ("interleave = bil", "interleave = bup", "interleave is 'bup'"),
             ("data type = 12", "data type = 8", "data type 8 does not exist"),
@@ -661,7 +672,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_flat_image_is_refused_by_name() {
+    fn other_file_types_are_refused_by_name() {
         for (more, what) in [
             ("file type = ENVI Spectral Library", "spectral library"),
             ("file type = ENVI META File", "only points to other files"),
@@ -686,7 +697,7 @@ mod tests {
 
     #[test]
     fn wavelengths_come_in_nm_from_every_unit() {
-        for (unit, given, want) in [
+        for (unit, listed, want) in [
             ("nm", "500,600", [500.0, 600.0]),
             ("Nanometers", "500,600", [500.0, 600.0]),
             ("Micrometers", "0.5,0.625", [500.0, 625.0]),
@@ -696,9 +707,9 @@ mod tests {
             ("Angstroms", "5000,6250", [500.0, 625.0]),
             ("nm", "5.0d+02 600", [500.0, 600.0]),
         ] {
-            let first = number(tokens(given).next().unwrap()).unwrap();
+            let first = number(tokens(listed).next().unwrap()).unwrap();
             let width = first / 128.0;
-            let more = format!("wavelength = {{{given}}}\nfwhm = {{{width},{width}}}\n");
+            let more = format!("wavelength = {{{listed}}}\nfwhm = {{{width},{width}}}\n");
             let header = with(&format!("{more}wavelength units = {unit}"));
             assert_eq!(header.wavelength, Some(want.to_vec()), "{unit}");
             let close = |nm: &f64| (nm - want[0] / 128.0).abs() < 1e-9;
@@ -874,8 +885,8 @@ mod tests {
                  reflectance scale factor = 1e4\nfile type = ENVI Classification\nclasses = 2\n\
                  class names = {{a, b}}\nmajor frame offsets = {{0, 0}}\nheader offset = 16\n"
             ).into_bytes();
-            if let Some(place) = bytes.get_mut(at) {
-                *place = byte;
+            if let Some(slot) = bytes.get_mut(at) {
+                *slot = byte;
             }
             bytes.truncate(bytes.len().max(cut) - cut.min(bytes.len()));
             if let Ok(header) = parse(&bytes) {

@@ -58,8 +58,8 @@ impl<'a> Map<'a> {
         let mut parts = text.split(',').map(str::trim);
         let name = parts.next()?.to_lowercase();
         let mut numbers = [0.0; 6];
-        for place in &mut numbers {
-            *place = number(parts.next()?).filter(|number| number.is_finite())?;
+        for slot in &mut numbers {
+            *slot = number(parts.next()?).filter(|number| number.is_finite())?;
         }
         let (mut words, mut units, mut rotation) = (Vec::new(), None, 0.0);
         for part in parts {
@@ -101,7 +101,8 @@ impl<'a> Map<'a> {
         let (a, b, d, e) = (cos * width, sin * height, sin * width, down * cos * height);
         let (columns, rows) = (column - 1.0, row - 1.0);
         // Adding 0 turns -0 into 0.
-        [x - a * columns - b * rows, a, b, y - d * columns - e * rows, d, e].map(|one| one + 0.0)
+        [x - a * columns - b * rows, a, b, y - d * columns - e * rows, d, e]
+            .map(|coefficient| coefficient + 0.0)
     }
 
     fn unit(&self) -> Option<Unit> {
@@ -114,7 +115,7 @@ impl<'a> Map<'a> {
 
     /// The reference system: its EPSG code if there is one, otherwise the WKT in the header.
     fn crs(&self, wkt: Option<&Wkt>, notes: &mut Vec<String>) -> (Option<String>, Option<Unit>) {
-        let own = wkt.and_then(|wkt| wkt.epsg.clone());
+        let wkt_code = wkt.and_then(|wkt| wkt.epsg.clone());
         let (code, unit) = match self.name.as_str() {
             "utm" => (self.utm(wkt, notes), Some(Unit::Metre)),
             name if name.starts_with("geographic") => {
@@ -125,7 +126,7 @@ impl<'a> Map<'a> {
         };
         let fits = self.units.is_none() || self.unit() == unit;
         let code = code.filter(|_| fits).map(|code| format!("EPSG:{code}"));
-        match (own.or(code), wkt) {
+        match (wkt_code.or(code), wkt) {
             (Some(code), wkt) => {
                 (Some(code), wkt.and_then(|wkt| wkt.unit).or(unit).or_else(|| self.unit()))
             }
@@ -174,10 +175,10 @@ impl<'a> Map<'a> {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             return georeference::datum(other?);
         };
-        let said = georeference::datum(name)?;
-        let Some(other) = other else { return Some(said) };
-        if georeference::datum(other) == Some(said) {
-            return Some(said);
+        let datum = georeference::datum(name)?;
+        let Some(other) = other else { return Some(datum) };
+        if georeference::datum(other) == Some(datum) {
+            return Some(datum);
         }
         notes.push(format!(
             "map info has the datum {}, but coordinate system string has {}, which is used",
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_serves_where_there_is_no_code_or_another_datum() {
+    fn coordinate_system_string_replaces_missing_codes_and_other_datums() {
         let lambert = "PROJCS[\"Lambert\",GEOGCS[\"x\",DATUM[\"D_RGF_1993\",SPHEROID[\"s\",1,2]]]]";
         let map = "map info = {Lambert Conformal Conic, 1, 1, 7e5, 6e6, 1, 1, RGF, units=Meters}";
         let (geo, notes) = read(&format!("{map}\ncoordinate system string = {{{lambert}}}"));

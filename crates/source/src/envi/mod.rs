@@ -332,9 +332,10 @@ impl Pair {
 /// Fills in what another header of the same data says about the bands. Some cameras write `x.hdr`, and other programs add
 /// `x.img.hdr`.
 fn complete(info: &mut CubeInfo) {
-    let (data, own) = (info.files[0].clone(), info.files[1].clone());
+    let (data, header) = (info.files[0].clone(), info.files[1].clone());
     let names = header_names(&data);
-    let others = names.iter().filter(|name| name.file_name() != own.file_name() && is_there(name));
+    let others =
+        names.iter().filter(|name| name.file_name() != header.file_name() && is_there(name));
     for other in others.filter(|name| kind_of(name) == Kind::Envi) {
         let Ok(header) = read_header(other) else { continue };
         if header.shape != info.shape {
@@ -383,7 +384,7 @@ fn gzip_bytes(path: PathBuf, end: u64, most: u64) -> StreamBytes {
     StreamBytes::new(path, 0, move || {
         let input = small::window(&file)?;
         let stream = MultiGzDecoder::new(BufReader::with_capacity(256 << 10, input));
-        Ok(Box::new(Verified { stream, left: end, most }))
+        Ok(Box::new(Verified { stream, remaining: end, most }))
     })
 }
 
@@ -392,18 +393,18 @@ fn gzip_bytes(path: PathBuf, end: u64, most: u64) -> StreamBytes {
 /// cube.
 struct Verified<R> {
     stream: R,
-    left: u64,
+    remaining: u64,
     most: u64,
 }
 
 impl<R: Read> Read for Verified<R> {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
         let read = self.stream.read(out)?;
-        if self.left > 0 {
-            self.left = self.left.saturating_sub(read as u64);
-            if self.left == 0 {
-                let behind = (&mut self.stream).take(self.most);
-                if std::io::copy(&mut { behind }, &mut std::io::sink())? == self.most {
+        if self.remaining > 0 {
+            self.remaining = self.remaining.saturating_sub(read as u64);
+            if self.remaining == 0 {
+                let trailing = (&mut self.stream).take(self.most);
+                if std::io::copy(&mut { trailing }, &mut std::io::sink())? == self.most {
                     return Err(std::io::Error::new(
                         std::io::ErrorKind::InvalidData,
                         "the data are longer than the header says",
@@ -468,12 +469,12 @@ mod tests {
         encoder.write_all(b"spectrum").unwrap();
         let mut bytes = encoder.finish().unwrap();
         let read = |bytes: &[u8]| {
-            let mut stream = Verified { stream: MultiGzDecoder::new(bytes), left: 8, most: 8 };
+            let mut stream = Verified { stream: MultiGzDecoder::new(bytes), remaining: 8, most: 8 };
             stream.read_exact(&mut [0; 8])
         };
         assert!(read(&bytes).is_ok());
-        let place = bytes.windows(8).position(|window| window == b"spectrum").unwrap();
-        bytes[place] = b'S';
+        let position = bytes.windows(8).position(|window| window == b"spectrum").unwrap();
+        bytes[position] = b'S';
         assert!(read(&bytes).is_err());
     }
 }

@@ -100,13 +100,13 @@ fn no_data(path: &Path, names: &[PathBuf]) -> Error {
 struct Candidates<'a> {
     header_path: &'a Path,
     files: Vec<(PathBuf, DataFile)>,
-    seen: BTreeSet<(u64, u64)>,
+    visited: BTreeSet<(u64, u64)>,
 }
 
 impl<'a> Candidates<'a> {
     fn new(header_path: &'a Path) -> Self {
-        let own = header_path.metadata().map(|metadata| (metadata.dev(), metadata.ino()));
-        Self { header_path, files: Vec::new(), seen: own.into_iter().collect() }
+        let identity = header_path.metadata().map(|metadata| (metadata.dev(), metadata.ino()));
+        Self { header_path, files: Vec::new(), visited: identity.into_iter().collect() }
     }
 
     /// Adds `path` if it is a file that was not added before, and neither a header nor a TIFF file.
@@ -115,7 +115,7 @@ impl<'a> Candidates<'a> {
             return;
         }
         if let Ok(data) = DataFile::measure(&path)
-            && self.seen.insert(data.identity)
+            && self.visited.insert(data.identity)
         {
             self.files.push((path, data));
         }
@@ -154,7 +154,7 @@ impl<'a> Candidates<'a> {
                 let large = self.positions(|data| data.len >= header.file_len());
                 large.first().copied().unwrap_or(0)
             }
-            [one] => *one,
+            [index] => *index,
             several => self.by_interleave(several, header.interleave)?,
         };
         Ok((best < self.files.len()).then(|| self.files.swap_remove(best)))
@@ -173,9 +173,9 @@ impl<'a> Candidates<'a> {
         }
         let contradicts =
             |i: &&usize| Interleave::ALL.iter().any(|other| has_suffix(path(i), other.name()));
-        let left: Vec<&usize> = several.iter().filter(|index| !contradicts(index)).collect();
-        if let [one] = left.as_slice() {
-            return Ok(**one);
+        let remaining: Vec<&usize> = several.iter().filter(|index| !contradicts(index)).collect();
+        if let [only] = remaining.as_slice() {
+            return Ok(**only);
         }
         let names: Vec<String> = several.iter().map(|index| file_name(path(index))).collect();
         Err(Error::ambiguous(format!(

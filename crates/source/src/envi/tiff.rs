@@ -67,10 +67,10 @@ pub(crate) fn describe_tiff(path: &Path, info: &mut CubeInfo) {
         ));
         return;
     }
-    let said = header.into_info(String::new(), path);
+    let stated = header.into_info(String::new(), path);
     let notes: Vec<String> =
-        said.notes.iter().map(|note| format!("{}: {note}", file_name(name))).collect();
-    if !info.complete(said).is_empty() {
+        stated.notes.iter().map(|note| format!("{}: {note}", file_name(name))).collect();
+    if !info.complete(stated).is_empty() {
         info.notes.extend(notes);
         info.files.push(name.clone());
     }

@@ -63,8 +63,8 @@ pub(super) fn choose(
     match &main[..] {
         [] => {
             let all: Vec<&Entry> = tree.datasets.iter().collect();
-            let place = variables::choose_unnamed(path, options.mask, &candidates(&all))?;
-            Ok(all[place].clone())
+            let index = variables::choose_unnamed(path, options.mask, &candidates(&all))?;
+            Ok(all[index].clone())
         }
         [only] => Ok((*only).clone()),
         [first, ..] => {
@@ -133,7 +133,9 @@ fn named(
     if let Some(entry) = tree.linked(&wanted)? {
         return Ok(entry);
     }
-    let there: Vec<&Entry> = tree.datasets.iter().filter(|e| e.dtype().is_some()).collect();
-    Err(Error::not_found(format!("there is no dataset '{name}'"))
-        .with_remedy(format!("the file holds {}", variables::listing(path, &candidates(&there)))))
+    let available: Vec<&Entry> = tree.datasets.iter().filter(|e| e.dtype().is_some()).collect();
+    Err(Error::not_found(format!("there is no dataset '{name}'")).with_remedy(format!(
+        "the file holds {}",
+        variables::listing(path, &candidates(&available))
+    )))
 }

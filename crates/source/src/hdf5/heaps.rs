@@ -14,13 +14,13 @@ use std::os::unix::fs::FileExt;
 
 /// How many bytes are searched at each end of the file. Planning opens every file of a folder, some of them more
 /// than once, so this is kept small.
-const SEARCHED: u64 = 1 << 20;
+const SEARCH_BYTES: u64 = 1 << 20;
 
 /// Whether the file holds a collection in which libhdf5 would loop forever.
 pub(super) fn endless(file: &File) -> std::io::Result<bool> {
     let len = file.metadata()?.len();
-    let tail = len.saturating_sub(SEARCHED).max(SEARCHED.min(len));
-    for (start, end) in [(0, len.min(SEARCHED)), (tail, len)] {
+    let tail = len.saturating_sub(SEARCH_BYTES).max(SEARCH_BYTES.min(len));
+    for (start, end) in [(0, len.min(SEARCH_BYTES)), (tail, len)] {
         let mut bytes = vec![0; (end - start) as usize];
         file.read_exact_at(&mut bytes, start)?;
         if any_endless(&bytes) {
@@ -32,13 +32,13 @@ pub(super) fn endless(file: &File) -> std::io::Result<bool> {
 
 /// Whether any collection in `bytes` has free space of size 0.
 fn any_endless(bytes: &[u8]) -> bool {
-    let mut rest = bytes;
-    while let Some(at) = rest.windows(4).position(|word| word == b"GCOL") {
-        rest = &rest[at..];
-        if stuck(rest).unwrap_or(false) {
+    let mut remaining = bytes;
+    while let Some(at) = remaining.windows(4).position(|word| word == b"GCOL") {
+        remaining = &remaining[at..];
+        if stuck(remaining).unwrap_or(false) {
             return true;
         }
-        rest = &rest[4..];
+        remaining = &remaining[4..];
     }
     false
 }

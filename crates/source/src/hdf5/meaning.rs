@@ -89,10 +89,11 @@ impl Meaning<'_> {
         info.notes.append(&mut facts.notes);
         info.empty_bands = std::mem::take(&mut facts.empty_bands);
         info.unit = facts.unit.map(str::to_owned);
-        let known = Known { scaling: facts.scaling, ignore_value: facts.ignore_value, bands: true };
+        let predefined =
+            Known { scaling: facts.scaling, ignore_value: facts.ignore_value, bands: true };
         let geo = facts.geo.take();
         describe_bands(facts, info);
-        let reading = subject.describe(placed, known, info)?;
+        let reading = subject.describe(placed, predefined, info)?;
         if self.options.axes.is_none() && !self.options.mask {
             info.geo = geo.or_else(|| subject.geo(placed, &mut info.notes));
         }

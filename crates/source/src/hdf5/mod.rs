@@ -45,7 +45,7 @@ const EXTENSIONS: [&str; 8] = ["h5", "hdf5", "he5", "hdf", "nc", "nc4", "mat", "
 /// user block of 512, 1024, 2048 … bytes.
 pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
     let in_head = [0, 512, 1024, 2048];
-    if in_head.iter().any(|at| head.get(*at..).is_some_and(|rest| rest.starts_with(SIGNATURE))) {
+    if in_head.iter().any(|at| head.get(*at..).is_some_and(|tail| tail.starts_with(SIGNATURE))) {
         return true;
     }
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
@@ -145,14 +145,14 @@ fn layers_of_joined(names: &[&str], of_each: Vec<Vec<products::Layer>>) -> Vec<p
     };
     let of_first = of_each.first().map(|layers| datasets(layers)).unwrap_or_default();
     let shared = of_each.iter().skip(1).fold(of_first, |all, layers| &all & &datasets(layers));
-    let (mut own, mut of_pixels) = (Vec::new(), Vec::new());
+    let (mut of_files, mut of_pixels) = (Vec::new(), Vec::new());
     for (name, layers) in names.iter().zip(of_each) {
         // VNIR_Cube, rhot_blue
         let detector = name.trim_start_matches("rhot_").trim_end_matches("_Cube");
         let detector = detector.rsplit('/').next().unwrap_or_default().to_lowercase();
         let (same, different): (Vec<_>, Vec<_>) =
             layers.into_iter().partition(|layer| shared.contains(&layer.variable));
-        own.extend(
+        of_files.extend(
             different.into_iter().map(|layer| products::Layer {
                 name: format!("{detector}_{}", layer.name),
                 ..layer
@@ -160,8 +160,8 @@ fn layers_of_joined(names: &[&str], of_each: Vec<Vec<products::Layer>>) -> Vec<p
         );
         of_pixels = same;
     }
-    own.append(&mut of_pixels);
-    own
+    of_files.append(&mut of_pixels);
+    of_files
 }
 
 fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {

@@ -206,9 +206,9 @@ impl Hdf5Source {
         let size = self.info.dtype.size();
         // The slowest axis of the cube is read in pieces, which are pieces of the samples, too.
         let Some(slow) = self.cube.axes.iter().copied().min() else { return Ok(()) };
-        let rest = array.outer * array.inner / lengths[slow];
+        let others = array.outer * array.inner / lengths[slow];
         let together = chunk[axis].clamp(1, lengths[axis]);
-        let affordable = (BLOCK_BYTES / (together * rest).max(1)).max(1);
+        let affordable = (BLOCK_BYTES / (together * others).max(1)).max(1);
         let step = match affordable / chunk[slow].max(1) {
             0 => affordable,
             chunks => chunks * chunk[slow],
@@ -223,7 +223,7 @@ impl Hdf5Source {
                 })?;
                 let inner = ranges[axis + 1..].iter().map(Range::len).product::<usize>() * size;
                 let turns = [first, ranges[axis].len(), inner];
-                array.write_turns(&block, turns, start * rest, file)?;
+                array.write_turns(&block, turns, start * others, file)?;
             }
         }
         Ok(())
@@ -289,11 +289,11 @@ struct Chunk {
 /// possible.
 fn preferred_rows(rows: usize, row_bytes: usize, chunk: Option<Chunk>, budget: usize) -> usize {
     /// A read of this size is cheap enough.
-    const ENOUGH: usize = 1 << 20;
+    const CHEAP_READ_BYTES: usize = 1 << 20;
     let decoding = chunk.map_or(0, |chunk| chunk.bytes.min(budget / 2));
     // The rows are held twice: as they lie in the file, and permuted.
     let affordable = (budget.saturating_sub(decoding) / 2 / row_bytes).clamp(1, rows);
-    let enough = ENOUGH.div_ceil(row_bytes);
+    let enough = CHEAP_READ_BYTES.div_ceil(row_bytes);
     let step = chunk.map_or(1, |chunk| chunk.rows.clamp(1, rows));
     if affordable >= step {
         let most = if affordable == rows { rows } else { affordable / step * step };

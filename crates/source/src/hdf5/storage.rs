@@ -31,7 +31,7 @@ use hsipack_format::{Error, ErrorKind, Result};
 use super::file::{damaged, open_file};
 
 /// No recording is spread over more files.
-const MOST_SOURCES: usize = 20_000;
+const MAX_SOURCES: usize = 20_000;
 /// How deep virtual datasets may be nested.
 const DEEPEST: usize = 8;
 /// No file has a longer name.
@@ -59,7 +59,7 @@ struct Search {
     root: PathBuf,
     files: BTreeSet<PathBuf>,
     /// Files and names of datasets that were checked already.
-    known: BTreeSet<(PathBuf, Vec<u8>)>,
+    checked: BTreeSet<(PathBuf, Vec<u8>)>,
     /// The virtual datasets that are being checked, each part of the one before.
     within: Vec<String>,
 }
@@ -83,15 +83,16 @@ impl Search {
             ))
             .with_remedy(format!("unset {SEARCH_FIRST}")));
         }
-        let place = dataset.loc_info().map(|info| format!("{} {:?}", info.fileno, info.token));
-        let place = place.map_err(|error| damaged("cannot tell where the cube lies", &error))?;
-        if self.within.len() == DEEPEST || self.within.contains(&place) {
+        let location = dataset.loc_info().map(|info| format!("{} {:?}", info.fileno, info.token));
+        let location =
+            location.map_err(|error| damaged("cannot tell where the cube lies", &error))?;
+        if self.within.len() == DEEPEST || self.within.contains(&location) {
             return Err(Error::unsupported(format!(
                 "the virtual datasets contain themselves, or are nested more than {DEEPEST} deep"
             ))
             .with_remedy(PLAIN));
         }
-        self.within.push(place);
+        self.within.push(location);
         for (file, name) in names(&plist)? {
             self.visit_source(home, &file, name)?;
         }
@@ -107,12 +108,12 @@ impl Search {
             )
             .with_remedy(PLAIN));
         }
-        let place = if file == b"." { home.to_owned() } else { self.locate(home, file)? };
-        let key = (place, name);
-        if self.known.contains(&key) {
+        let path = if file == b"." { home.to_owned() } else { self.locate(home, file)? };
+        let key = (path, name);
+        if self.checked.contains(&key) {
             return Ok(());
         }
-        let (place, name) = &key;
+        let (path, name) = &key;
         let shown = format!("{}::{}", text(file), text(name));
         let missing = |error: Error| {
             Error::new(
@@ -121,28 +122,28 @@ impl Search {
             )
             .with_remedy("replace that file with an intact copy")
         };
-        let source = open_file(place).map_err(missing)?;
+        let source = open_file(path).map_err(missing)?;
         let dataset = source
             .dataset(&text(name))
             .map_err(|error| missing(damaged("cannot open the dataset", &error)))?;
-        self.visit(place, &dataset)?;
-        self.known.insert(key);
+        self.visit(path, &dataset)?;
+        self.checked.insert(key);
         Ok(())
     }
 
     /// Where libhdf5 finds `file` for a virtual dataset in `home`, if that is allowed.
     fn locate(&mut self, home: &Path, file: &[u8]) -> Result<PathBuf> {
-        let place = home.parent().unwrap_or(Path::new("")).join(OsStr::from_bytes(file));
+        let path = home.parent().unwrap_or(Path::new("")).join(OsStr::from_bytes(file));
         let what =
             |why: &str| format!("the cube is a virtual dataset over '{}', {why}", text(file));
-        hsipack_store::mirror::look(&place)?;
-        let resolved = match place.canonicalize() {
+        hsipack_store::mirror::look(&path)?;
+        let resolved = match path.canonicalize() {
             Ok(resolved) => resolved,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(Error::new(ErrorKind::Io, what("which is missing"))
                     .with_remedy("put that file beside this one"));
             }
-            Err(error) => return Err(Error::io(&place, "cannot read", error)),
+            Err(error) => return Err(Error::io(&path, "cannot read", error)),
         };
         if !resolved.starts_with(&self.root) {
             return Err(Error::unsupported(what(
@@ -153,13 +154,13 @@ impl Search {
         if !resolved.is_file() {
             return Err(Error::unsupported(what("which is not a regular file")).with_remedy(PLAIN));
         }
-        if self.files.insert(resolved) && self.files.len() > MOST_SOURCES {
+        if self.files.insert(resolved) && self.files.len() > MAX_SOURCES {
             return Err(Error::unsupported(format!(
-                "the cube is a virtual dataset over more than {MOST_SOURCES} files"
+                "the cube is a virtual dataset over more than {MAX_SOURCES} files"
             ))
             .with_remedy(PLAIN));
         }
-        Ok(place)
+        Ok(path)
     }
 }
 
@@ -208,8 +209,8 @@ pub(super) fn virtual_shape(dataset: &Dataset) -> Option<Vec<usize>> {
     sync(|| {
         let mut count = 0;
         // SAFETY: the list lives; the function writes one number.
-        let known = unsafe { H5Pget_virtual_count(plist.id(), &raw mut count) };
-        if known < 0 || count == 0 {
+        let status = unsafe { H5Pget_virtual_count(plist.id(), &raw mut count) };
+        if status < 0 || count == 0 {
             return None;
         }
         // SAFETY: part 0 is there. The space that is given is closed below, once.

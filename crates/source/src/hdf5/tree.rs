@@ -126,7 +126,7 @@ impl Content {
     fn walk(&mut self, file: &File) -> ::hdf5::Result<()> {
         let root = file.group("/")?;
         // Location tokens can neither be ordered nor hashed; their text can.
-        let mut seen = HashSet::from([format!("{:?}", root.loc_info()?.token)]);
+        let mut visited = HashSet::from([format!("{:?}", root.loc_info()?.token)]);
         let mut links = 0;
         let mut todo = vec![(String::new(), 0, root)];
         while let Some((path, depth, group)) = todo.pop() {
@@ -141,7 +141,7 @@ impl Content {
                     self.datasets.push(Entry { path: child, shape: Vec::new(), values });
                     continue;
                 };
-                if !seen.insert(format!("{:?}", info.token)) || skipped(&child) {
+                if !visited.insert(format!("{:?}", info.token)) || skipped(&child) {
                     continue;
                 }
                 match info.loc_type {

@@ -48,11 +48,11 @@ pub fn parse(bytes: &[u8]) -> Result<(Header, usize)> {
 const DEEPEST: usize = 4;
 /// NumPy arrays have no more axes. Shared parts of a pickle are copied for each array that refers to
 /// them. Therefore the size of an array's description and the number of arrays are limited.
-const MOST_AXES: usize = 64;
+const MAX_AXES: usize = 64;
 const LONGEST_NAME: usize = 1024;
-const MOST_ARRAYS: usize = 20_000;
+const MAX_ARRAYS: usize = 20_000;
 /// No header needs more values on the stack or in the memo.
-const MOST_VALUES: usize = 1 << 20;
+const MAX_VALUES: usize = 1 << 20;
 
 #[derive(Clone, Debug)]
 enum Value {
@@ -127,7 +127,7 @@ impl Machine<'_> {
                 return if self.stack.is_empty() { Ok(value) } else { Err(foreign("two values")) };
             }
             self.step(op)?;
-            if self.stack.len() > MOST_VALUES {
+            if self.stack.len() > MAX_VALUES {
                 return Err(foreign("too many values"));
             }
         }
@@ -292,7 +292,7 @@ impl Machine<'_> {
             _ => self.memo.len(),
         };
         // Numbers are given in sequence, so no header has one far ahead.
-        if at > self.memo.len() || at >= MOST_VALUES {
+        if at > self.memo.len() || at >= MAX_VALUES {
             return Err(foreign("a memo number out of sequence"));
         }
         let value = match self.stack.last() {
@@ -331,10 +331,10 @@ impl Machine<'_> {
 
     /// Text up to the next line feed.
     fn line(&mut self) -> Result<String> {
-        let rest = &self.bytes[self.at..];
-        let len = rest.iter().position(|byte| *byte == b'\n').ok_or_else(cut_short)?;
+        let remaining = &self.bytes[self.at..];
+        let len = remaining.iter().position(|byte| *byte == b'\n').ok_or_else(cut_short)?;
         self.at += len + 1;
-        Ok(String::from_utf8_lossy(&rest[..len]).into_owned())
+        Ok(String::from_utf8_lossy(&remaining[..len]).into_owned())
     }
 
     /// `numpy.dtype(code, align, copy)`.
@@ -376,7 +376,7 @@ impl Machine<'_> {
                 [shape, dtype] => Ok(Header::Single(self.array(shape, dtype)?)),
                 _ => Err(foreign("a tuple that is not (shape, dtype)")),
             },
-            (Value::Dict, Some(items)) if items.len() > MOST_ARRAYS => {
+            (Value::Dict, Some(items)) if items.len() > MAX_ARRAYS => {
                 Err(foreign("too many arrays"))
             }
             (Value::Dict, Some(items)) => items
@@ -407,7 +407,7 @@ impl Machine<'_> {
         let (Value::Tuple(lengths, _), Value::DType(dtype)) = (shape, dtype) else {
             return Err(foreign("an array without a shape and a dtype"));
         };
-        if lengths.len() > MOST_AXES {
+        if lengths.len() > MAX_AXES {
             return Err(foreign("more axes than NumPy has"));
         }
         let lengths = lengths
@@ -532,13 +532,13 @@ mod tests {
     }
 
     #[test]
-    fn what_many_arrays_share_cannot_be_large() {
+    fn shared_entries_are_limited() {
         let arrays = |name: &str, axes, count| parse(&shared_entries(name, axes, count));
         assert!(matches!(arrays("a", 3, 50), Ok((Header::Named(arrays), _)) if arrays.len() == 50));
         // 500 KB of header that would have taken 200 GB.
         assert!(arrays("a", 100_000, 100_000).is_err());
         assert!(arrays(&"a".repeat(100_000), 3, 10_000).is_err());
-        assert!(arrays("a", 3, MOST_ARRAYS + 1).is_err());
+        assert!(arrays("a", 3, MAX_ARRAYS + 1).is_err());
     }
 
     #[test]

@@ -34,12 +34,12 @@ pub(super) fn open(path: &Path, options: &LabelOptions<'_>) -> Result<Box<dyn So
         return Err(Error::unsupported("the cube has too many pixels for COCO annotations")
             .with_remedy("give a mask of class ids"));
     }
-    let place = coco.image_of(options.cube, options.image)?;
+    let image = coco.image_of(options.cube, options.image)?;
     let classes = Classes::of(&coco, options.variable.as_deref())?;
     let mut info = CubeInfo::new("COCO", CubeShape::new(rows, columns, 1), DType::U16, path);
     info.has_named_classes = classes.are_named;
     let (mut drawn, mut changes, mut boxes) = (Vec::new(), 0, 0);
-    for (number, annotation) in coco.of_image(place) {
+    for (number, annotation) in coco.of_image(image) {
         let id = classes.id_of(annotation, number)?;
         if matches!(annotation.segmentation, Segmentation::None) {
             boxes += 1;

@@ -37,7 +37,8 @@ impl Source for Burned {
         let pixels = out.values_mut::<u16>();
         pixels.fill(0);
         let mut canvas = Canvas { height, width, rows: rows.clone(), pixels };
-        let is_there = |own: &Range<usize>| own.start < rows.end && own.end > rows.start;
+        let is_there =
+            |shape_rows: &Range<usize>| shape_rows.start < rows.end && shape_rows.end > rows.start;
         for labelled in self.shapes.iter().filter(|labelled| is_there(&labelled.rows)) {
             canvas.burn(&labelled.shape, self.all_touched, labelled.id);
         }

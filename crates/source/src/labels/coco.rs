@@ -147,23 +147,23 @@ impl Coco {
     /// # Errors
     /// If the file has none, may have several, or says another size.
     pub fn image_of(&self, cube: &CubeNames, size: [usize; 2]) -> Result<usize> {
-        let place = self.entries.find(cube)?.ok_or_else(|| self.entries.missing(cube))?;
-        let Image { height, width, .. } = self.images[place];
-        let name = &self.entries.names()[place];
-        for (said, own) in [height, width].iter().zip(size) {
-            if said.is_some_and(|said| said != own as f64 && said != 0.0) {
+        let image = self.entries.find(cube)?.ok_or_else(|| self.entries.missing(cube))?;
+        let Image { height, width, .. } = self.images[image];
+        let name = &self.entries.names()[image];
+        for (stated, actual) in [height, width].iter().zip(size) {
+            if stated.is_some_and(|stated| stated != actual as f64 && stated != 0.0) {
                 let picture = [height, width].map(|side| side.unwrap_or_default() as usize);
                 return Err(other_size(name, picture, size));
             }
         }
-        Ok(place)
+        Ok(image)
     }
 
     /// The annotations of the picture at a place, with their numbers in the file.
-    pub fn of_image(&self, place: usize) -> impl Iterator<Item = (usize, &Annotation)> {
-        self.of_images[place]
+    pub fn of_image(&self, image: usize) -> impl Iterator<Item = (usize, &Annotation)> {
+        self.of_images[image]
             .iter()
-            .map(|place| (*place as usize, &self.annotations[*place as usize]))
+            .map(|annotation| (*annotation as usize, &self.annotations[*annotation as usize]))
     }
 
     /// Finds the pictures and classes of annotations.
@@ -171,8 +171,8 @@ impl Coco {
         let wrong =
             |what: String, remedy: &'static str| Err(Error::malformed(what).with_remedy(remedy));
         let mut places = HashMap::new();
-        for (place, image) in self.images.iter().enumerate() {
-            if places.insert(image.id.clone(), place).is_some() {
+        for (index, image) in self.images.iter().enumerate() {
+            if places.insert(image.id.clone(), index).is_some() {
                 return wrong(
                     format!("two images have the id {}", image.id),
                     "give each image its own id",
@@ -190,7 +190,7 @@ impl Coco {
         let ids: HashMap<i64, ()> = self.categories.iter().map(|class| (class.id, ())).collect();
         self.of_images = vec![Vec::new(); self.images.len()];
         for (number, annotation) in self.annotations.iter().enumerate() {
-            let Some(place) = places.get(&annotation.image_id) else {
+            let Some(index) = places.get(&annotation.image_id) else {
                 return wrong(
                     format!(
                         "annotation {number} is of the image {}, which the file does not list",
@@ -210,7 +210,7 @@ impl Coco {
                     "add the category, or remove the annotation",
                 );
             }
-            self.of_images[*place].push(number as u32);
+            self.of_images[*index].push(number as u32);
         }
         Ok(self)
     }

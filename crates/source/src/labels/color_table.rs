@@ -66,7 +66,7 @@ pub fn read_colors(path: &Path) -> Result<Vec<ClassColor>> {
 #[derive(Debug, Default, PartialEq)]
 struct Entry {
     /// Where it is, for errors: `line 3`.
-    place: String,
+    location: String,
     color: Color,
     id: Option<u16>,
     name: String,
@@ -82,27 +82,30 @@ fn numbered(entries: Vec<Entry>) -> Result<Vec<ClassColor>> {
     }
     let with_ids = entries.iter().filter(|entry| entry.id.is_some()).count();
     if let Some(entry) = entries.iter().find(|entry| with_ids > 0 && entry.id.is_none()) {
-        return Err(unreadable(format!("{}: there is no id, unlike in other places", entry.place)));
+        return Err(unreadable(format!(
+            "{}: there is no id, unlike in other places",
+            entry.location
+        )));
     }
-    let mut known: HashMap<Color, (u16, String)> = HashMap::new();
+    let mut by_color: HashMap<Color, (u16, String)> = HashMap::new();
     let mut classes = Vec::new();
-    for (entry, place) in entries.into_iter().zip(0..=u16::MAX) {
-        let id = entry.id.unwrap_or(place);
+    for (entry, position) in entries.into_iter().zip(0..=u16::MAX) {
+        let id = entry.id.unwrap_or(position);
         if entry.name.len() > MAX_NAME {
-            return Err(unreadable(format!("{}: the name is too long", entry.place)));
+            return Err(unreadable(format!("{}: the name is too long", entry.location)));
         }
-        if let Some((other, first)) = known.get(&entry.color) {
+        if let Some((other, first)) = by_color.get(&entry.color) {
             if *other == id {
                 continue;
             }
             return Err(Error::conflict(format!(
                 "{}: the color {} is of class {id} here, but of class {other} in {first}",
-                entry.place,
+                entry.location,
                 colors::hex(entry.color)
             ))
             .with_remedy("give every class its own color"));
         }
-        known.insert(entry.color, (id, entry.place));
+        by_color.insert(entry.color, (id, entry.location));
         let name = text::printable(entry.name.trim()).into_owned();
         classes.push(ClassColor { color: entry.color, id, name });
     }
@@ -135,33 +138,35 @@ fn is_whole(cell: &str) -> bool {
     cell.trim().parse::<i64>().is_ok()
 }
 
-fn id(cell: &str, place: &str) -> Result<u16> {
+fn id(cell: &str, location: &str) -> Result<u16> {
     cell.trim().parse().map_err(|_| {
-        unreadable(format!("{place}: the id {cell:?} is not a whole number from 0 to 65535"))
+        unreadable(format!("{location}: the id {cell:?} is not a whole number from 0 to 65535"))
     })
 }
 
-fn part(cell: &str, place: &str) -> Result<u8> {
+fn part(cell: &str, location: &str) -> Result<u8> {
     cell.trim().parse().map_err(|_| {
-        unreadable(format!("{place}: {cell:?} is not a part of a color, from 0 to 255"))
+        unreadable(format!("{location}: {cell:?} is not a part of a color, from 0 to 255"))
     })
 }
 
 /// Numbers of a line that begin a class: an id, if there are four or five, and the colour. Alpha is not used.
-fn of_numbers(numbers: &[&str], name: &str, place: String) -> Result<Entry> {
-    let (own, parts) = match *numbers {
+fn of_numbers(numbers: &[&str], name: &str, location: String) -> Result<Entry> {
+    let (id_cell, parts) = match *numbers {
         [red, green, blue] => (None, [red, green, blue]),
-        [own, red, green, blue] | [own, red, green, blue, _] => (Some(own), [red, green, blue]),
+        [id_cell, red, green, blue] | [id_cell, red, green, blue, _] => {
+            (Some(id_cell), [red, green, blue])
+        }
         _ => {
             return Err(unreadable(format!(
-                "{place}: there are {} numbers instead of an id and three parts of a color",
+                "{location}: there are {} numbers instead of an id and three parts of a color",
                 numbers.len()
             )));
         }
     };
-    let id = own.map(|own| id(own, &place)).transpose()?;
-    let [red, green, blue] = parts.map(|cell| part(cell, &place));
-    Ok(Entry { color: [red?, green?, blue?], id, name: name.to_owned(), place })
+    let id = id_cell.map(|cell| id(cell, &location)).transpose()?;
+    let [red, green, blue] = parts.map(|cell| part(cell, &location));
+    Ok(Entry { color: [red?, green?, blue?], id, name: name.to_owned(), location })
 }
 
 fn of_lines(text: &str) -> Result<Vec<Entry>> {
@@ -174,7 +179,7 @@ fn of_lines(text: &str) -> Result<Vec<Entry>> {
     };
     let Some((_, first)) = lines().next() else { return Err(unreadable("it is empty")) };
     if first.starts_with("INTERPOLATION:") {
-        return lines().skip(1).map(|(place, line)| of_qgis(place, line)).collect();
+        return lines().skip(1).map(|(location, line)| of_qgis(location, line)).collect();
     }
     let is_cvat = |line: &str| {
         let mut parts = line.split(':');
@@ -183,10 +188,10 @@ fn of_lines(text: &str) -> Result<Vec<Entry>> {
             && color_of.is_some_and(|text| color(text).is_some())
     };
     if is_cvat(first) {
-        return lines().map(|(place, line)| of_cvat(place, line)).collect();
+        return lines().map(|(location, line)| of_cvat(location, line)).collect();
     }
     if !first.contains([',', ';', '\t']) || is_spaced(first) {
-        return lines().map(|(place, line)| of_spaced(place, line)).collect();
+        return lines().map(|(location, line)| of_spaced(location, line)).collect();
     }
     of_cells(text, first)
 }
@@ -196,32 +201,32 @@ fn is_spaced(line: &str) -> bool {
     line.split_whitespace().take_while(|word| is_whole(word)).count() >= 3 && !line.contains(',')
 }
 
-fn of_qgis(place: String, line: &str) -> Result<Entry> {
+fn of_qgis(location: String, line: &str) -> Result<Entry> {
     let cells: Vec<&str> = line.splitn(6, ',').collect();
     let (numbers, name) = cells.split_at(cells.len().min(5));
-    of_numbers(numbers, name.first().copied().unwrap_or_default(), place)
+    of_numbers(numbers, name.first().copied().unwrap_or_default(), location)
 }
 
-fn of_cvat(place: String, line: &str) -> Result<Entry> {
-    let (name, behind) = line.split_once(':').unwrap_or((line, ""));
-    let text = behind.split(':').next().unwrap_or_default();
+fn of_cvat(location: String, line: &str) -> Result<Entry> {
+    let (name, values) = line.split_once(':').unwrap_or((line, ""));
+    let text = values.split(':').next().unwrap_or_default();
     let color =
-        color(text).ok_or_else(|| unreadable(format!("{place}: {text:?} is not a color")))?;
-    Ok(Entry { color, id: None, name: name.to_owned(), place })
+        color(text).ok_or_else(|| unreadable(format!("{location}: {text:?} is not a color")))?;
+    Ok(Entry { color, id: None, name: name.to_owned(), location })
 }
 
-fn of_spaced(place: String, line: &str) -> Result<Entry> {
-    let mut behind = line.trim_start();
+fn of_spaced(location: String, line: &str) -> Result<Entry> {
+    let mut remaining = line.trim_start();
     let mut numbers = Vec::new();
     while numbers.len() < 5 {
-        let end = behind.find(char::is_whitespace).unwrap_or(behind.len());
-        if !is_whole(&behind[..end]) {
+        let end = remaining.find(char::is_whitespace).unwrap_or(remaining.len());
+        if !is_whole(&remaining[..end]) {
             break;
         }
-        numbers.push(&behind[..end]);
-        behind = behind[end..].trim_start();
+        numbers.push(&remaining[..end]);
+        remaining = remaining[end..].trim_start();
     }
-    of_numbers(&numbers, behind, place)
+    of_numbers(&numbers, remaining, location)
 }
 
 /// Cells that are separated by the sign that the first line has most often.
@@ -253,30 +258,30 @@ fn of_cells(text: &str, first: &str) -> Result<Vec<Entry>> {
     let is_head = head.iter().filter(|cell| is_whole(cell)).count() < 3
         && !head.iter().any(|cell| color(cell).is_some());
     if !is_head {
-        return rows.into_iter().map(|(place, cells)| of_headless(place, &cells)).collect();
+        return rows.into_iter().map(|(location, cells)| of_headless(location, &cells)).collect();
     }
     let columns = Columns::of(head, &rows[1..])?;
-    rows[1..].iter().map(|(place, cells)| columns.entry(place, cells)).collect()
+    rows[1..].iter().map(|(location, cells)| columns.entry(location, cells)).collect()
 }
 
 /// A line without a head: `id,r,g,b,name`, `r,g,b,name` or `name,r,g,b`.
-fn of_headless(place: String, cells: &[String]) -> Result<Entry> {
+fn of_headless(location: String, cells: &[String]) -> Result<Entry> {
     let cells: Vec<&str> = cells.iter().map(String::as_str).collect();
     let leading = cells.iter().take_while(|cell| is_whole(cell)).count();
     if leading >= 3 {
-        let (numbers, behind) = cells.split_at(leading);
-        return of_numbers(numbers, behind.first().copied().unwrap_or_default(), place);
+        let (numbers, names) = cells.split_at(leading);
+        return of_numbers(numbers, names.first().copied().unwrap_or_default(), location);
     }
     match *cells {
         [name, red, green, blue] | [name, red, green, blue, _] if !is_whole(name) => {
-            of_numbers(&[red, green, blue], name, place)
+            of_numbers(&[red, green, blue], name, location)
         }
         [name, text] if color(text).is_some() => {
-            let id = is_whole(name).then(|| id(name, &place)).transpose()?;
+            let id = is_whole(name).then(|| id(name, &location)).transpose()?;
             let name = if id.is_some() { String::new() } else { name.to_owned() };
-            Ok(Entry { color: color(text).unwrap_or_default(), id, name, place })
+            Ok(Entry { color: color(text).unwrap_or_default(), id, name, location })
         }
-        _ => Err(unreadable(format!("{place}: there are no three parts of a color"))),
+        _ => Err(unreadable(format!("{location}: there are no three parts of a color"))),
     }
 }
 
@@ -290,20 +295,20 @@ struct Columns {
 
 impl Columns {
     fn of(head: &[String], rows: &[(String, Vec<String>)]) -> Result<Self> {
-        let column = |name: &str| head.iter().position(|own| own.to_lowercase() == name);
+        let column = |name: &str| head.iter().position(|heading| heading.to_lowercase() == name);
         let first = |names: &[&str]| names.iter().find_map(|name| column(name));
         // Columns such as `class` hold ids or names.
         let are_whole = |column: usize| {
             rows.iter().all(|(_, cells)| cells.get(column).is_some_and(|cell| is_whole(cell)))
         };
         let id = IDS.iter().find_map(|name| {
-            column(name).filter(|place| !NAMES.contains(name) || are_whole(*place))
+            column(name).filter(|index| !NAMES.contains(name) || are_whole(*index))
         });
         let mut names = NAMES.iter().filter_map(|name| column(name));
         let [red, green, blue] = PARTS.map(|names| first(&names));
         let columns = Self {
             id,
-            name: names.find(|place| Some(*place) != id),
+            name: names.find(|index| Some(*index) != id),
             parts: red.zip(green).zip(blue).map(|((red, green), blue)| [red, green, blue]),
             color: first(&COLORS),
         };
@@ -316,23 +321,23 @@ impl Columns {
         }
     }
 
-    fn entry(&self, place: &str, cells: &[String]) -> Result<Entry> {
+    fn entry(&self, location: &str, cells: &[String]) -> Result<Entry> {
         let cell = |at: usize| cells.get(at).map(String::as_str).unwrap_or_default();
         let color = match (self.parts, self.color) {
             (Some(parts), _) => {
-                let [red, green, blue] = parts.map(|at| part(cell(at), place));
+                let [red, green, blue] = parts.map(|at| part(cell(at), location));
                 [red?, green?, blue?]
             }
             (None, at) => {
                 let text = at.map(cell).unwrap_or_default();
                 color(text)
-                    .ok_or_else(|| unreadable(format!("{place}: {text:?} is not a color")))?
+                    .ok_or_else(|| unreadable(format!("{location}: {text:?} is not a color")))?
             }
         };
         Ok(Entry {
-            place: place.to_owned(),
+            location: location.to_owned(),
             color,
-            id: self.id.map(|own| id(cell(own), place)).transpose()?,
+            id: self.id.map(|index| id(cell(index), location)).transpose()?,
             name: self.name.map(|name| cell(name).to_owned()).unwrap_or_default(),
         })
     }
@@ -355,20 +360,20 @@ fn of_json(text: &str) -> Result<Vec<Entry>> {
 
 fn of_list(list: &[Value]) -> Result<Vec<Entry>> {
     let entry = |(number, value): (usize, &Value)| {
-        let place = format!("entry {number}");
+        let location = format!("entry {number}");
         match value {
-            Value::Object(object) => of_members(object, place),
+            Value::Object(object) => of_members(object, location),
             other => {
-                let color = json_color(other).ok_or_else(|| no_color(&place))?;
-                Ok(Entry { place, color, ..Entry::default() })
+                let color = json_color(other).ok_or_else(|| no_color(&location))?;
+                Ok(Entry { location, color, ..Entry::default() })
             }
         }
     };
     list.iter().enumerate().map(entry).collect()
 }
 
-fn no_color(place: &str) -> Error {
-    unreadable(format!("{place} has no color of three numbers from 0 to 255"))
+fn no_color(location: &str) -> Error {
+    unreadable(format!("{location} has no color of three numbers from 0 to 255"))
 }
 
 /// A colour as JSON writes it. A fourth number is its alpha.
@@ -389,13 +394,13 @@ fn text_of(value: &Value) -> String {
 }
 
 /// A class as an object.
-fn of_members(object: &Map<String, Value>, place: String) -> Result<Entry> {
+fn of_members(object: &Map<String, Value>, location: String) -> Result<Entry> {
     let member = |names: &[&str]| {
-        let own = |name: &&str| object.iter().find(|(key, _)| key.to_lowercase() == **name);
-        names.iter().find_map(|name| own(name).map(|(_, value)| value))
+        let entry = |name: &&str| object.iter().find(|(key, _)| key.to_lowercase() == **name);
+        names.iter().find_map(|name| entry(name).map(|(_, value)| value))
     };
     let is_id = |value: &&Value| value.is_number() || value.as_str().is_some_and(is_whole);
-    let own = IDS.iter().filter_map(|name| member(&[*name])).find(is_id);
+    let id_value = IDS.iter().filter_map(|name| member(&[*name])).find(is_id);
     let name = NAMES
         .iter()
         .filter_map(|name| member(&[*name]))
@@ -409,45 +414,45 @@ fn of_members(object: &Map<String, Value>, place: String) -> Result<Entry> {
         _ => None,
     };
     Ok(Entry {
-        color: color.ok_or_else(|| no_color(&place))?,
-        id: own.map(|own| id(&text_of(own), &place)).transpose()?,
+        color: color.ok_or_else(|| no_color(&location))?,
+        id: id_value.map(|value| id(&text_of(value), &location)).transpose()?,
         name: name.map(text_of).unwrap_or_default(),
-        place,
+        location,
     })
 }
 
 /// An object whose keys are ids, names or colours.
 fn of_object(object: &Map<String, Value>) -> Result<Vec<Entry>> {
     let entry = |(key, value): (&String, &Value)| {
-        let place = format!("member {key:?}");
+        let location = format!("member {key:?}");
         if let Some(color) = color(key).filter(|_| !is_whole(key)) {
             let entry = Entry { color, ..Entry::default() };
             return match value {
                 Value::Number(number) => {
-                    Ok(Entry { id: Some(id(&number.to_string(), &place)?), place, ..entry })
+                    Ok(Entry { id: Some(id(&number.to_string(), &location)?), location, ..entry })
                 }
                 Value::String(name) if is_whole(name) => {
-                    Ok(Entry { id: Some(id(name, &place)?), place, ..entry })
+                    Ok(Entry { id: Some(id(name, &location)?), location, ..entry })
                 }
-                Value::String(name) => Ok(Entry { name: name.clone(), place, ..entry }),
+                Value::String(name) => Ok(Entry { name: name.clone(), location, ..entry }),
                 Value::Object(members) => {
                     let mut with_color = members.clone();
                     with_color.insert("color".to_owned(), colors::hex(color).into());
-                    of_members(&with_color, place)
+                    of_members(&with_color, location)
                 }
-                _ => Err(unreadable(format!("{place} is neither an id nor a name"))),
+                _ => Err(unreadable(format!("{location} is neither an id nor a name"))),
             };
         }
         let mut entry = match value {
-            Value::Object(members) => of_members(members, place.clone())?,
+            Value::Object(members) => of_members(members, location.clone())?,
             other => Entry {
-                color: json_color(other).ok_or_else(|| no_color(&place))?,
-                place: place.clone(),
+                color: json_color(other).ok_or_else(|| no_color(&location))?,
+                location: location.clone(),
                 ..Entry::default()
             },
         };
         match is_whole(key) {
-            true => entry.id = Some(entry.id.map_or_else(|| id(key, &place), Ok)?),
+            true => entry.id = Some(entry.id.map_or_else(|| id(key, &location), Ok)?),
             false if entry.name.is_empty() => entry.name.clone_from(key),
             false => {}
         }
@@ -463,13 +468,13 @@ fn of_style(text: &str) -> Result<Vec<Entry>> {
     let document = xml::parse(&text[start..]).map_err(unreadable)?;
     let entries = document.descendants().filter(|node| node.has_tag_name("paletteEntry"));
     let entry = |(number, node): (usize, roxmltree::Node<'_, '_>)| {
-        let place = format!("paletteEntry {number}");
+        let location = format!("paletteEntry {number}");
         let text = node.attribute("color").unwrap_or_default();
         Ok(Entry {
-            color: color(text).ok_or_else(|| no_color(&place))?,
-            id: Some(id(node.attribute("value").unwrap_or_default(), &place)?),
+            color: color(text).ok_or_else(|| no_color(&location))?,
+            id: Some(id(node.attribute("value").unwrap_or_default(), &location)?),
             name: node.attribute("label").unwrap_or_default().to_owned(),
-            place,
+            location,
         })
     };
     entries.enumerate().map(entry).collect()

@@ -39,14 +39,14 @@ pub(super) fn classes_of(
     source: Box<dyn Source>,
     classes: &[ClassColor],
 ) -> Result<Box<dyn Source>> {
-    let own = source.info();
-    let CubeShape { rows, columns, bands } = own.shape;
-    if !matches!(own.dtype, DType::U8 | DType::Bool) || !(1..=4).contains(&bands) {
+    let info = source.info();
+    let CubeShape { rows, columns, bands } = info.shape;
+    if !matches!(info.dtype, DType::U8 | DType::Bool) || !(1..=4).contains(&bands) {
         return Err(Error::unsupported(format!(
             "the mask has {bands} bands of {}, which are not colours",
-            own.dtype
+            info.dtype
         ))
-        .at(&own.files[0])
+        .at(&info.files[0])
         .with_remedy(remedy![
             "give a picture of grays, RGB or RGBA of 8 bits, or leave out ",
             Opt::MaskColors
@@ -66,14 +66,14 @@ pub(super) fn classes_of(
     let info = CubeInfo {
         class_names: has_names.then_some(names),
         class_colors,
-        geo: own.geo.clone(),
-        notes: own.notes.clone(),
-        files: own.files.clone(),
+        geo: info.geo.clone(),
+        notes: info.notes.clone(),
+        files: info.files.clone(),
         ..CubeInfo::new(
-            own.format.clone(),
+            info.format.clone(),
             CubeShape::new(rows, columns, 1),
             DType::U16,
-            own.files[0].clone(),
+            info.files[0].clone(),
         )
     };
     let ids = classes.iter().map(|class| (class.color, class.id)).collect();
@@ -82,16 +82,16 @@ pub(super) fn classes_of(
 
 impl Colored {
     /// The colour of a pixel.
-    fn color(&self, pixel: &[u8], place: (usize, usize)) -> Result<Color> {
+    fn color(&self, pixel: &[u8], position: (usize, usize)) -> Result<Color> {
         let bright = match self.source.info().dtype {
             DType::Bool => 255,
             _ => 1,
         };
         match *pixel {
             [gray] => Ok([gray * bright; 3]),
-            [gray, alpha] => self.opaque([gray; 3], alpha, place),
+            [gray, alpha] => self.opaque([gray; 3], alpha, position),
             [red, green, blue] => Ok([red, green, blue]),
-            [red, green, blue, alpha] => self.opaque([red, green, blue], alpha, place),
+            [red, green, blue, alpha] => self.opaque([red, green, blue], alpha, position),
             _ => unreachable!("checked when it was opened"),
         }
     }
@@ -166,11 +166,11 @@ impl Source for Colored {
         let mut last = None;
         let ids = out.values_mut::<u16>().iter_mut();
         for (at, (id, pixel)) in ids.zip(picture.bytes().chunks_exact(bands)).enumerate() {
-            let place = (rows.start + at / columns, at % columns);
-            let color = self.color(pixel, place)?;
+            let position = (rows.start + at / columns, at % columns);
+            let color = self.color(pixel, position)?;
             *id = match last {
-                Some((known, id)) if known == color => id,
-                _ => *self.ids.get(&color).ok_or_else(|| self.unknown(color, place))?,
+                Some((last_color, id)) if last_color == color => id,
+                _ => *self.ids.get(&color).ok_or_else(|| self.unknown(color, position))?,
             };
             last = Some((color, *id));
         }

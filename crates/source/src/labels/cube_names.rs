@@ -32,11 +32,11 @@ impl Entries {
     pub fn new(names: Vec<String>) -> Self {
         let names: Vec<String> = names.into_iter().map(|name| normal(&name)).collect();
         let mut by_last: HashMap<String, Vec<usize>> = HashMap::new();
-        for (place, name) in names.iter().enumerate() {
+        for (index, name) in names.iter().enumerate() {
             let last = split(name).1;
-            by_last.entry(last.to_owned()).or_default().push(place);
+            by_last.entry(last.to_owned()).or_default().push(index);
             if without_ending(last) != last {
-                by_last.entry(without_ending(last).to_owned()).or_default().push(place);
+                by_last.entry(without_ending(last).to_owned()).or_default().push(index);
             }
         }
         Self { names, by_last }
@@ -53,26 +53,26 @@ impl Entries {
     /// # Errors
     /// If several entries may mean the cube.
     pub fn find(&self, cube: &CubeNames) -> Result<Option<usize>> {
-        let own = [&cube.name, &cube.relative, &cube.path].map(|name| normal(name));
+        let cube_names = [&cube.name, &cube.relative, &cube.path].map(|name| normal(name));
         let mut best: Option<(Rank, Vec<usize>)> = None;
-        for place in self.candidates(&own) {
-            let ranks = own.iter().filter_map(|own| rank(&self.names[place], own));
+        for index in self.candidates(&cube_names) {
+            let ranks = cube_names.iter().filter_map(|name| rank(&self.names[index], name));
             let Some(rank) = ranks.max() else { continue };
             match &mut best {
                 Some((other, places)) if *other == rank => {
-                    if !places.contains(&place) {
-                        places.push(place);
+                    if !places.contains(&index) {
+                        places.push(index);
                     }
                 }
                 Some((other, _)) if *other > rank => {}
-                _ => best = Some((rank, vec![place])),
+                _ => best = Some((rank, vec![index])),
             }
         }
         let Some((_, places)) = best else { return Ok(None) };
         match places[..] {
-            [place] => Ok(Some(place)),
+            [index] => Ok(Some(index)),
             _ => {
-                let listed = places.iter().take(LISTED).map(|place| self.names[*place].clone());
+                let listed = places.iter().take(LISTED).map(|index| self.names[*index].clone());
                 Err(Error::ambiguous(format!("several entries may mean the cube {:?}", cube.name))
                     .with_choices(listed.collect())
                     .with_remedy("name pictures in the file like the samples, with their folders"))
@@ -92,8 +92,8 @@ impl Entries {
     }
 
     /// Entries whose last part may be that of one of the names of a cube.
-    fn candidates(&self, own: &[String]) -> Vec<usize> {
-        let lasts = own.iter().map(|name| split(name).1);
+    fn candidates(&self, cube_names: &[String]) -> Vec<usize> {
+        let lasts = cube_names.iter().map(|name| split(name).1);
         let keys = lasts.flat_map(|last| [last, without_ending(last)]);
         let mut places: Vec<usize> =
             keys.filter_map(|key| self.by_last.get(key)).flatten().copied().collect();
@@ -107,15 +107,16 @@ impl Entries {
 type Rank = (u8, usize);
 
 /// How well the name of an entry fits a name of a cube; `None` if it does not.
-fn rank(entry: &str, own: &str) -> Option<Rank> {
-    if entry == own {
+fn rank(entry: &str, name: &str) -> Option<Rank> {
+    if entry == name {
         return Some((3, 0));
     }
-    if [entry, without_ending(entry)].contains(&without_ending(own)) || without_ending(entry) == own
+    if [entry, without_ending(entry)].contains(&without_ending(name))
+        || without_ending(entry) == name
     {
         return Some((2, 0));
     }
-    let ((folders, last), (own_folders, own_last)) = (split(entry), split(own));
+    let ((folders, last), (own_folders, own_last)) = (split(entry), split(name));
     if ![last, without_ending(last)]
         .iter()
         .any(|last| [own_last, without_ending(own_last)].contains(last))

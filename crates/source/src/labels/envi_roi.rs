@@ -79,9 +79,9 @@ pub(super) fn open(path: &Path, options: &LabelOptions<'_>) -> Result<Box<dyn So
         if let Some(color) = region.color {
             info.class_colors[usize::from(id)].get_or_insert(color);
         }
-        let place = |error: Error| error.within(format!("region {:?}", region.name));
+        let within_region = |error: Error| error.within(format!("region {:?}", region.name));
         for (shape, system) in region.shapes {
-            let shape = placed(shape, system.as_deref(), options.geo).map_err(place)?;
+            let shape = placed(shape, system.as_deref(), options.geo).map_err(within_region)?;
             shapes.extend(Labelled::new(shape, id, rows));
         }
     }
@@ -135,7 +135,10 @@ fn of_text(text: &str) -> Result<Regions> {
             if line.is_empty() {
                 continue;
             }
-            while listed.get(current).is_some_and(|one| Some(one.points.len()) == one.count) {
+            while listed
+                .get(current)
+                .is_some_and(|region| Some(region.points.len()) == region.count)
+            {
                 current += 1;
             }
             let region = listed
@@ -183,8 +186,8 @@ fn of_text(text: &str) -> Result<Regions> {
             };
             size = Some([rows, columns]);
         } else if comment.starts_with("ID") || comment.split_whitespace().any(|word| word == "X") {
-            let place = |name: &str| comment.split_whitespace().position(|word| word == name);
-            places = place("X").zip(place("Y"));
+            let column_of = |name: &str| comment.split_whitespace().position(|word| word == name);
+            places = column_of("X").zip(column_of("Y"));
         }
     }
     if let Some(count) = announced.filter(|count| *count != listed.len()) {
@@ -216,8 +219,8 @@ fn of_text(text: &str) -> Result<Regions> {
 
 /// The position of a pixel, counted from 0, in a line with its column and row at some places.
 fn pixel(line: &str, places: (usize, usize)) -> std::result::Result<[f64; 2], String> {
-    let number = |place: usize| {
-        let word = line.split_whitespace().nth(place).unwrap_or_default();
+    let number = |position: usize| {
+        let word = line.split_whitespace().nth(position).unwrap_or_default();
         match word.parse::<f64>() {
             Ok(number) if number >= 1.0 && number.is_finite() => Ok(number - 1.0),
             _ => Err(format!("{word:?} is not the number of a column or row, counted from 1")),

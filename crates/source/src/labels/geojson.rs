@@ -349,7 +349,7 @@ impl Geometry {
         let Coordinates { points, lines, groups, depth } = self.coordinates;
         let (kind, right) = match &*self.kind {
             "GeometryCollection" => {
-                return self.geometries.into_iter().try_for_each(|one| one.shapes(out));
+                return self.geometries.into_iter().try_for_each(|geometry| geometry.shapes(out));
             }
             "Point" => (Kind::Point, 1),
             "MultiPoint" => (Kind::Point, 2),
@@ -470,8 +470,8 @@ impl<'de> Visitor<'de> for List<'_> {
         {
             match item {
                 Item::Number(number) if below.is_none() => {
-                    if let Some(place) = position.get_mut(numbers) {
-                        *place = number;
+                    if let Some(slot) = position.get_mut(numbers) {
+                        *slot = number;
                     }
                     numbers += 1;
                 }

@@ -115,8 +115,8 @@ fn layers(database: &Database) -> Result<Vec<Layer>> {
 }
 
 fn column(table: &TableOfFile, name: &str) -> Result<usize> {
-    let place = table.columns.iter().position(|column| column.name == name);
-    place.ok_or_else(|| {
+    let position = table.columns.iter().position(|column| column.name == name);
+    position.ok_or_else(|| {
         Error::malformed(format!("table {} has no column {name}", table.name))
             .with_remedy("export the GeoPackage again")
     })
@@ -130,11 +130,11 @@ fn crs(database: &Database, id: i64) -> Result<Option<String>> {
     }
     let table = database.table("gpkg_spatial_ref_sys")?;
     let columns = ["srs_id", "organization", "organization_coordsys_id", "definition"];
-    let [own, organization, code, definition] = columns.map(|name| column(&table, name));
-    let (own, organization, code, definition) = (own?, organization?, code?, definition?);
+    let [srs_id, organization, code, definition] = columns.map(|name| column(&table, name));
+    let (srs_id, organization, code, definition) = (srs_id?, organization?, code?, definition?);
     let mut found = None;
     database.each_row(&table, &mut |row| {
-        if row[own].whole() == Some(id) {
+        if row[srs_id].whole() == Some(id) {
             let is_epsg =
                 row[organization].text().is_some_and(|name| name.eq_ignore_ascii_case("epsg"));
             let epsg = row[code].whole().filter(|_| is_epsg).map(|code| format!("EPSG:{code}"));

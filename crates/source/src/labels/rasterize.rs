@@ -119,9 +119,14 @@ impl Canvas<'_> {
                 // The lower edge of a polygon; the upper one is filled with the pixels above it.
                 let row = from[1].floor();
                 if from[1] == row + 0.5 && from[0] > to[0] {
-                    let place = |x: f64| (x + 0.5).floor() as i64;
+                    let pixel_at = |x: f64| (x + 0.5).floor() as i64;
                     if rows.contains(&(row.max(0.0) as usize)) && row >= 0.0 {
-                        self.span(row as i64, place(to[0]), place(from[0]).saturating_sub(1), id);
+                        self.span(
+                            row as i64,
+                            pixel_at(to[0]),
+                            pixel_at(from[0]).saturating_sub(1),
+                            id,
+                        );
                     }
                 }
                 return;
@@ -254,10 +259,10 @@ impl Canvas<'_> {
                 // Rounded up.
                 (over + by - 1).div_euclid(by).max(0)
             };
-            let mut place = [0i64; 2];
-            place[long] = (origin + sign(long) * step) as i64;
-            place[short] = (i128::from(start[short]) + sign(short) * aside) as i64;
-            self.set(place[1], place[0], id);
+            let mut pixel = [0i64; 2];
+            pixel[long] = (origin + sign(long) * step) as i64;
+            pixel[short] = (i128::from(start[short]) + sign(short) * aside) as i64;
+            self.set(pixel[1], pixel[0], id);
         }
     }
 }

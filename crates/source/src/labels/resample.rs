@@ -40,7 +40,7 @@ struct Resampled {
     info: CubeInfo,
     source: Box<dyn Source>,
     resampling: Resampling,
-    place: Place,
+    placement: Placement,
     /// Rows of the mask that were read last, because the next ones often need them again.
     kept: Mutex<Kept>,
 }
@@ -52,7 +52,7 @@ struct Kept {
 }
 
 /// How positions in the cube, (column, row), become positions in the mask.
-enum Place {
+enum Placement {
     /// The mask has so many times the rows and columns.
     Ratio([f64; 2]),
     /// Both lie on Earth.
@@ -68,35 +68,39 @@ pub(super) fn onto(
     options: &LabelOptions<'_>,
     resampling: Resampling,
 ) -> Result<Box<dyn Source>> {
-    let own = source.info();
-    let CubeShape { rows, columns, bands } = own.shape;
+    let info = source.info();
+    let CubeShape { rows, columns, bands } = info.shape;
     let size = [rows, columns];
-    let same_place = match (options.geo, &own.geo) {
+    let same_place = match (options.geo, &info.geo) {
         (Some(cube), Some(mask)) => cube.transform == mask.transform && cube.crs == mask.crs,
         _ => true,
     };
     if size == options.image && same_place {
         return Ok(source);
     }
-    let file = own.files[0].clone();
-    let place = place(own, options).map_err(|error| error.at(&file))?;
+    let file = info.files[0].clone();
+    let placement = place(info, options).map_err(|error| error.at(&file))?;
     let [rows, columns] = options.image;
     let info = CubeInfo {
         shape: CubeShape::new(rows, columns, bands),
         // Pixels of the cube outside the mask have no value.
         dtype: DType::F64,
         geo: options.geo.cloned(),
-        ..own.clone()
+        ..info.clone()
     };
-    Ok(Box::new(Resampled { info, source, resampling, place, kept: Mutex::default() }))
+    Ok(Box::new(Resampled { info, source, resampling, placement, kept: Mutex::default() }))
 }
 
-fn place(mask: &CubeInfo, options: &LabelOptions<'_>) -> Result<Place> {
+fn place(mask: &CubeInfo, options: &LabelOptions<'_>) -> Result<Placement> {
     let [rows, columns] = options.image;
     if let (Some(cube), Some(geo)) = (options.geo, &mask.geo) {
         let conversion =
             Conversion::between(cube.crs.as_deref(), geo.crs.as_deref())?.map(Box::new);
-        return Ok(Place::OnEarth { cube: cube.clone(), mask: inverse(geo.transform), conversion });
+        return Ok(Placement::OnEarth {
+            cube: cube.clone(),
+            mask: inverse(geo.transform),
+            conversion,
+        });
     }
     let ratio = |mask: usize, cube: usize| {
         let is_whole = mask.is_multiple_of(cube) || cube.is_multiple_of(mask);
@@ -105,7 +109,7 @@ fn place(mask: &CubeInfo, options: &LabelOptions<'_>) -> Result<Place> {
     let shape = mask.shape;
     match (ratio(shape.columns, columns), ratio(shape.rows, rows)) {
         (Some(across), Some(down)) if (across >= 1.0) == (down >= 1.0) || across == 1.0 || down == 1.0 => {
-            Ok(Place::Ratio([across, down]))
+            Ok(Placement::Ratio([across, down]))
         }
         _ => Err(Error::conflict(format!(
             "the mask has {}x{} pixels and its cube {rows}x{columns}, which is not a whole ratio, and not both of them are georeferenced",
@@ -136,7 +140,7 @@ pub(super) fn apply([x, a, b, y, d, e]: [f64; 6], [east, north]: [f64; 2]) -> [f
     [x + a * east + b * north, y + d * east + e * north]
 }
 
-impl Place {
+impl Placement {
     /// The position in the mask, (column, row), of a position in the cube. NaN if there is none.
     fn of(&self, column: f64, row: f64) -> [f64; 2] {
         match self {
@@ -172,7 +176,7 @@ impl Resampled {
         let (row, column) = (row as f64, column as f64);
         match self.resampling {
             Resampling::Nearest => {
-                let [x, y] = self.place.of(column + 0.5, row + 0.5);
+                let [x, y] = self.placement.of(column + 0.5, row + 0.5);
                 let pixel = |at: f64, len: usize| {
                     let at = (at + EDGE).floor();
                     if at >= 0.0 && at < len as f64 { at as usize..at as usize + 1 } else { 0..0 }
@@ -180,8 +184,8 @@ impl Resampled {
                 [pixel(y, rows), pixel(x, columns)]
             }
             Resampling::Majority => {
-                let [left, top] = self.place.of(column, row);
-                let [right, bottom] = self.place.of(column + 1.0, row + 1.0);
+                let [left, top] = self.placement.of(column, row);
+                let [right, bottom] = self.placement.of(column + 1.0, row + 1.0);
                 [covered(top, bottom, rows), covered(left, right, columns)]
             }
         }
@@ -193,10 +197,10 @@ impl Resampled {
         let mut all: Option<Range<usize>> = None;
         for row in rows {
             for column in 0..columns {
-                let [own, _] = self.window(row, column);
-                if !own.is_empty() {
-                    let known = all.get_or_insert(own.clone());
-                    *known = known.start.min(own.start)..known.end.max(own.end);
+                let [row_range, _] = self.window(row, column);
+                if !row_range.is_empty() {
+                    let range = all.get_or_insert(row_range.clone());
+                    *range = range.start.min(row_range.start)..range.end.max(row_range.end);
                 }
             }
         }
@@ -269,7 +273,7 @@ impl Counts {
     }
 
     fn add(&mut self, value: f64) {
-        let count = match self.all.iter_mut().find(|(known, _)| *known == value) {
+        let count = match self.all.iter_mut().find(|(counted, _)| *counted == value) {
             Some((_, count)) => {
                 *count += 1;
                 *count

@@ -82,7 +82,7 @@ pub(super) fn read(path: &Path, attribute: Option<&str>) -> Result<Features> {
 struct Records {
     file: BufReader<hsipack_store::window::Window>,
     /// Bytes of the file behind the last record.
-    left: u64,
+    remaining: u64,
     number: usize,
 }
 
@@ -93,24 +93,24 @@ impl Records {
         let mut file = BufReader::new(window);
         let mut header = [0; HEADER_BYTES as usize];
         file.read_exact(&mut header).map_err(|_| cut("its header"))?;
-        Ok(Self { file, left: len - HEADER_BYTES, number: 0 })
+        Ok(Self { file, remaining: len - HEADER_BYTES, number: 0 })
     }
 
     /// The shapes of the next record, which has none if it is empty.
     fn next(&mut self) -> Result<Option<Vec<Shape>>> {
-        if self.left == 0 {
+        if self.remaining == 0 {
             return Ok(None);
         }
         let name = format!("record {}", self.number);
         let mut header = [0; RECORD_HEADER_BYTES as usize];
         self.file.read_exact(&mut header).map_err(|_| cut(&name))?;
-        self.left = self.left.saturating_sub(RECORD_HEADER_BYTES);
+        self.remaining = self.remaining.saturating_sub(RECORD_HEADER_BYTES);
         let [_, _, _, _, a, b, c, d] = header;
         let len = 2 * u64::from(u32::from_be_bytes([a, b, c, d]));
-        if len > self.left {
+        if len > self.remaining {
             return Err(cut(&name));
         }
-        self.left -= len;
+        self.remaining -= len;
         let mut content = vec![0; len as usize];
         self.file.read_exact(&mut content).map_err(|_| cut(&name))?;
         self.number += 1;

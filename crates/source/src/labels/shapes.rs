@@ -61,7 +61,7 @@ impl Shape {
 }
 
 /// Points this close are the same point, as in GDAL.
-const SAME: f64 = 1e-5;
+const TOLERANCE: f64 = 1e-5;
 
 /// Whether a ring, which ends where it begins, turns right, by the corner at its lowest point. If this corner says nothing, its
 /// area decides.
@@ -81,7 +81,7 @@ fn is_clockwise(ring: &[[f64; 2]]) -> bool {
     }
     let mut to = |other: usize| {
         let [dx, dy] = [ring[other][0] - ring[lowest][0], ring[other][1] - ring[lowest][1]];
-        is_vague |= dx.abs() < SAME && dy.abs() < SAME;
+        is_vague |= dx.abs() < TOLERANCE && dy.abs() < TOLERANCE;
         [dx, dy]
     };
     let [dx0, dy0] = to(lowest.checked_sub(1).unwrap_or(len.saturating_sub(2)));

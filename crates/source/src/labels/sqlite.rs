@@ -132,9 +132,9 @@ impl Database {
     pub fn table(&self, name: &str) -> Result<TableOfFile> {
         let mut found = None;
         self.each_row_of(1, &mut |_, row| {
-            let [kind, own, _, root, sql] = &row[..] else { return Ok(()) };
+            let [kind, table_name, _, root, sql] = &row[..] else { return Ok(()) };
             if kind.text() == Some("table")
-                && own.text().is_some_and(|own| own.eq_ignore_ascii_case(name))
+                && table_name.text().is_some_and(|table_name| table_name.eq_ignore_ascii_case(name))
             {
                 let columns = columns_of(sql.text().unwrap_or_default())
                     .ok_or_else(|| damaged(format!("the columns of table {name} are not known")))?;
@@ -248,10 +248,10 @@ impl Database {
 /// Takes a number of one to nine bytes.
 fn varint(bytes: &mut &[u8]) -> Result<i64> {
     let mut value = 0u64;
-    for place in 0..9 {
-        let (first, behind) = bytes.split_first().ok_or_else(short)?;
-        *bytes = behind;
-        if place == 8 {
+    for index in 0..9 {
+        let (first, tail) = bytes.split_first().ok_or_else(short)?;
+        *bytes = tail;
+        if index == 8 {
             return Ok((value << 8 | u64::from(*first)) as i64);
         }
         value = value << 7 | u64::from(first & 0x7F);
@@ -283,8 +283,8 @@ fn record(payload: &[u8]) -> Result<Vec<Cell>> {
             kind if kind >= 12 => usize::try_from((kind - 12) / 2).map_err(|_| short())?,
             _ => return Err(damaged(format!("a value of the kind {kind}"))),
         };
-        let (value, behind) = values.split_at_checked(len).ok_or_else(short)?;
-        values = behind;
+        let (value, tail) = values.split_at_checked(len).ok_or_else(short)?;
+        values = tail;
         row.push(match kind {
             0 => Cell::Null,
             8 | 9 => Cell::Whole(kind - 8),
@@ -302,10 +302,10 @@ fn record(payload: &[u8]) -> Result<Vec<Cell>> {
 
 /// The columns that a statement `CREATE TABLE name (…)` declares; `None` if it declares something else.
 fn columns_of(sql: &str) -> Option<Vec<Column>> {
-    let (head, behind) = sql.split_once('(')?;
+    let (head, tail) = sql.split_once('(')?;
     let is_table =
         head.trim_start().get(..12).is_some_and(|start| start.eq_ignore_ascii_case("CREATE TABLE"));
-    let (inside, after) = behind.rsplit_once(')')?;
+    let (inside, after) = tail.rsplit_once(')')?;
     if !is_table || after.to_ascii_uppercase().contains("ROWID") {
         return None;
     }

@@ -73,7 +73,7 @@ impl Budget {
 
 /// Remembers the name of an attribute, for errors.
 pub(super) fn remember(attributes: &mut Vec<String>, name: &str) {
-    if attributes.len() <= LISTED && !attributes.iter().any(|known| known == name) {
+    if attributes.len() <= LISTED && !attributes.iter().any(|attribute| attribute == name) {
         attributes.push(name.to_owned());
     }
 }

@@ -28,8 +28,8 @@ fn cut() -> Error {
 
 impl Bytes<'_> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let (first, behind) = self.bytes.split_first_chunk::<N>().ok_or_else(cut)?;
-        self.bytes = behind;
+        let (first, tail) = self.bytes.split_first_chunk::<N>().ok_or_else(cut)?;
+        self.bytes = tail;
         Ok(*first)
     }
 

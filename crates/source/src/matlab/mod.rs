@@ -33,7 +33,7 @@ use crate::{Axes, Axis, AxisOrder, CubeInfo, OpenOptions, Source};
 
 /// How many scalars are read to find the shape of an image. Reading one in a compressed struct inflates
 /// everything before it.
-const MOST_SCALARS: usize = 64;
+const MAX_SCALARS: usize = 64;
 /// Longer lists beside a cube are not read.
 const LONGEST_LIST: usize = 1 << 20;
 /// Pairs of scalars that give the rows and columns of the image, in lower case.
@@ -135,31 +135,31 @@ fn inflated(path: &Path, stream: Range<u64>, numbers: &Numbers, end: u64) -> Str
     /// Padding that a writer may add after the variable.
     const PADDING: u64 = 8;
     let file_path = path.to_owned();
-    let behind = numbers.stream_len.saturating_sub(end).saturating_add(PADDING);
+    let trailing = numbers.stream_len.saturating_sub(end).saturating_add(PADDING);
     StreamBytes::new(path, stream.start, move || {
         let fail = |error| Error::io(&file_path, "cannot read", error);
         let mut file = small::window(&file_path)?;
         file.seek(SeekFrom::Start(stream.start)).map_err(fail)?;
         let raw = BufReader::new(file).take(stream.end - stream.start);
-        Ok(Box::new(ReadToEnd { inner: ZlibDecoder::new(raw), left: end, behind }))
+        Ok(Box::new(ReadToEnd { inner: ZlibDecoder::new(raw), remaining: end, trailing }))
     })
 }
 
 struct ReadToEnd<R> {
     inner: R,
-    left: u64,
+    remaining: u64,
     /// The most bytes that may follow them.
-    behind: u64,
+    trailing: u64,
 }
 
 impl<R: Read> Read for ReadToEnd<R> {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(out.len());
+        let most = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(out.len());
         let count = self.inner.read(&mut out[..most])?;
-        self.left -= count as u64;
-        if count > 0 && self.left == 0 {
-            let rest = (&mut self.inner).take(self.behind.saturating_add(1));
-            if std::io::copy(&mut { rest }, &mut std::io::sink())? > self.behind {
+        self.remaining -= count as u64;
+        if count > 0 && self.remaining == 0 {
+            let excess = (&mut self.inner).take(self.trailing.saturating_add(1));
+            if std::io::copy(&mut { excess }, &mut std::io::sink())? > self.trailing {
                 return Err(std::io::Error::new(
                     std::io::ErrorKind::InvalidData,
                     "the data are longer than the variable says",
@@ -233,7 +233,9 @@ impl<'a> Workspace<'a> {
     fn choose(&self, options: &OpenOptions) -> Result<usize> {
         let candidate = |variable| candidate(variable, options);
         let mut candidates: Vec<Candidate> = self.variables.iter().map(candidate).collect();
-        let any_3d = candidates.iter().any(|one| matches!(one.role, Role::Cube(_) | Role::Higher));
+        let any_3d = candidates
+            .iter()
+            .any(|candidate| matches!(candidate.role, Role::Cube(_) | Role::Higher));
         let mut disagreement = None;
         for (candidate, variable) in candidates.iter_mut().zip(self.variables.iter()) {
             // Beside a 3-D cube, matrices of spectra may be abundances or end members.
@@ -328,7 +330,7 @@ impl<'a> Workspace<'a> {
         found.dedup();
         match found[..] {
             [] if options.mask => Ok(None),
-            [one] => Ok(Some(one)),
+            [only] => Ok(Some(only)),
             [] => Err(Error::malformed(format!(
                 "'{}' is {first}x{second}, but no axis has as many pixels as {}",
                 variable.name,
@@ -360,7 +362,7 @@ impl<'a> Workspace<'a> {
             let lower = name.to_ascii_lowercase();
             let home = parent(&variable.name);
             if vector_len(&variable.lengths) == Some(1) && is_size_name(&lower) {
-                if scalars_read == MOST_SCALARS {
+                if scalars_read == MAX_SCALARS {
                     continue;
                 }
                 scalars_read += 1;
@@ -587,11 +589,11 @@ mod tests {
         let mut damaged = sound.clone();
         *damaged.last_mut().unwrap() ^= 1;
         // The values fill the stream, or padding follows them.
-        for left in [100, 93] {
+        for remaining in [100, 93] {
             let read = |stream: &[u8]| {
                 let inner = ZlibDecoder::new(Trickle(stream));
-                ReadToEnd { inner, left, behind: 100 - left }
-                    .read_exact(&mut vec![0; left as usize])
+                ReadToEnd { inner, remaining, trailing: 100 - remaining }
+                    .read_exact(&mut vec![0; remaining as usize])
             };
             assert!(read(&sound).is_ok());
             assert!(read(&damaged).is_err());

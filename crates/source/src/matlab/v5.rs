@@ -69,8 +69,8 @@ const MI_UTF8: u32 = 16;
 /// Structs nested deeper than this are skipped.
 const DEEPEST: usize = 8;
 /// Files with more variables and fields than this are refused.
-const MOST_VARIABLES: usize = 20_000;
-const MOST_AXES: usize = 32;
+const MAX_VARIABLES: usize = 20_000;
+const MAX_AXES: usize = 32;
 /// MATLAB's names have up to 63 characters. A field's path is kept for every variable in it, so a
 /// long name would be kept many times.
 const LONGEST_NAME: usize = 256;
@@ -315,8 +315,8 @@ impl<I: Input> Walker<'_, I> {
     }
 
     fn add(&mut self, variable: Variable) -> Result<()> {
-        if self.found.len() == MOST_VARIABLES {
-            return Err(Error::unsupported(format!("more than {MOST_VARIABLES} variables"))
+        if self.found.len() == MAX_VARIABLES {
+            return Err(Error::unsupported(format!("more than {MAX_VARIABLES} variables"))
                 .with_remedy("save the cube in a separate file"));
         }
         self.found.push(variable);
@@ -334,7 +334,7 @@ impl<I: Input> Walker<'_, I> {
         if class == OPAQUE {
             return Ok(None);
         }
-        let raw = self.element(&[MI_INT32], 4 * MOST_AXES, end)?;
+        let raw = self.element(&[MI_INT32], 4 * MAX_AXES, end)?;
         let lengths = self.lengths(&raw)?;
         let name = self.element(&[MI_INT8, MI_UTF8], LONGEST_NAME, end)?;
         let name = String::from_utf8_lossy(&name).into_owned();
@@ -343,11 +343,11 @@ impl<I: Input> Walker<'_, I> {
     }
 
     fn lengths(&self, raw: &[u8]) -> Result<Vec<usize>> {
-        let (words, rest) = raw.as_chunks::<4>();
+        let (words, tail) = raw.as_chunks::<4>();
         let lengths: Option<Vec<usize>> =
             words.iter().map(|raw| usize::try_from(self.number(*raw) as i32).ok()).collect();
         match lengths {
-            Some(lengths) if lengths.len() >= 2 && rest.is_empty() => Ok(lengths),
+            Some(lengths) if lengths.len() >= 2 && tail.is_empty() => Ok(lengths),
             _ => Err(damaged("a variable has impossible dimensions")),
         }
     }
@@ -395,7 +395,7 @@ impl<I: Input> Walker<'_, I> {
             13 => DType::U64,
             _ => return Err(damaged(&format!("'{path}' is not stored in a numeric type"))),
         };
-        let values = header.lengths.iter().try_fold(1usize, |all, one| all.checked_mul(*one));
+        let values = header.lengths.iter().try_fold(1usize, |all, length| all.checked_mul(*length));
         let size = values.and_then(|values| values.checked_mul(stored.size()));
         if size.is_none_or(|size| size as u64 != tag.size) {
             let lengths = crate::lengths::lengths_text(&header.lengths);
@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_real_array_is_passed_over_by_its_size() {
+    fn other_elements_are_skipped_by_their_size() {
         let bytes = file(&[
             matrix(1, &[1, 1], "cell", &cube()),
             matrix(4, &[1, 4], "text", &element(16, b"text")),

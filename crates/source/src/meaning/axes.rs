@@ -69,7 +69,8 @@ impl Placed {
 
     /// Bytes of the whole array; `None` if that overflows.
     pub fn array_len(&self, dtype: DType) -> Option<u64> {
-        let values = self.lengths.iter().try_fold(1usize, |all, one| all.checked_mul(*one))?;
+        let values =
+            self.lengths.iter().try_fold(1usize, |all, length| all.checked_mul(*length))?;
         u64::try_from(values.checked_mul(dtype.size())?).ok()
     }
 
@@ -121,9 +122,9 @@ pub(crate) fn axis_of_name(name: &str) -> Option<Axis> {
 /// The order that the names of three axes give. `None` unless the band axis is named, or both others are and the third is
 /// not known to be something else.
 fn order_of_names(names: &[Option<String>; 3]) -> Option<AxisOrder> {
-    let known = names.each_ref().map(|name| name.as_deref().and_then(axis_of_name));
+    let axes = names.each_ref().map(|name| name.as_deref().and_then(axis_of_name));
     let only = |axis| {
-        let mut at = (0..3).filter(|i| known[*i] == Some(axis));
+        let mut at = (0..3).filter(|i| axes[*i] == Some(axis));
         at.next().filter(|_| at.next().is_none())
     };
     let (row, column) = (only(Axis::Row), only(Axis::Column));
@@ -132,7 +133,7 @@ fn order_of_names(names: &[Option<String>; 3]) -> Option<AxisOrder> {
         (None, Some(row), Some(column)) => {
             let third = 3 - row - column;
             let name = names[third].as_deref().map(plain).unwrap_or_default();
-            if known[third].is_some() || ["t", "time", "times", "date"].contains(&name.as_str()) {
+            if axes[third].is_some() || ["t", "time", "times", "date"].contains(&name.as_str()) {
                 return None;
             }
             third
@@ -291,10 +292,10 @@ pub(super) fn place(
 
 fn mask_image(container: &dyn Container, entry: &ArrayEntry, options: &OpenOptions) -> Placed {
     let names = container.axis_names(&entry.path);
-    let known = [0, 1].map(|axis| names.get(axis)?.as_deref().and_then(axis_of_name));
+    let axes = [0, 1].map(|axis| names.get(axis)?.as_deref().and_then(axis_of_name));
     let turned = match options.axes.as_ref().map(Axes::order) {
         Some(order) => order.position(Axis::Column) < order.position(Axis::Row),
-        None => known == [Some(Axis::Column), Some(Axis::Row)],
+        None => axes == [Some(Axis::Column), Some(Axis::Row)],
     };
     let order =
         if turned { AxisOrder([Axis::Column, Axis::Row, Axis::Band]) } else { AxisOrder::BIP };
@@ -465,16 +466,16 @@ mod tests {
 
     #[test]
     fn layers_are_not_taken_for_masks_of_samples() {
-        let place = |lengths: &[usize], samples: Option<usize>| {
+        let axes_of = |lengths: &[usize], samples: Option<usize>| {
             let (sample, image) = (Some(1), Some([5, 6]));
             let options = OpenOptions { sample, samples, image, ..Default::default() };
             sample_mask(lengths, &options).unwrap().map(|placed| placed.sample)
         };
-        assert_eq!(place(&[8, 5, 6], Some(8)), Some(Some((0, 1))));
-        assert_eq!(place(&[5, 6, 8], Some(8)), Some(Some((2, 1))));
-        assert_eq!(place(&[5, 6, 3], Some(8)), None);
-        assert_eq!(place(&[3, 5, 6], Some(8)), None);
-        assert_eq!(place(&[3, 5, 6], None), Some(Some((0, 1))));
+        assert_eq!(axes_of(&[8, 5, 6], Some(8)), Some(Some((0, 1))));
+        assert_eq!(axes_of(&[5, 6, 8], Some(8)), Some(Some((2, 1))));
+        assert_eq!(axes_of(&[5, 6, 3], Some(8)), None);
+        assert_eq!(axes_of(&[3, 5, 6], Some(8)), None);
+        assert_eq!(axes_of(&[3, 5, 6], None), Some(Some((0, 1))));
     }
 
     #[test]

@@ -21,18 +21,20 @@ pub(crate) const NAMES: [&str; 12] = [
     "fill",
 ];
 /// More marks than this are not looked for.
-const MOST_MARKS: usize = 16;
+const MAX_MARKS: usize = 16;
 
 /// The numbers that mark missing values according to an array's attributes, the most reliable first. NaN is always
 /// missing, so it is not among them.
 pub(super) fn marks(attributes: &dyn Attributes, notes: &mut Vec<String>) -> Vec<f64> {
     let mut marks = Vec::new();
     let stored = attributes.names();
-    for name in NAMES.iter().flat_map(|known| stored.iter().filter(|name| plain(name) == *known)) {
+    for name in
+        NAMES.iter().flat_map(|spelling| stored.iter().filter(|name| plain(name) == *spelling))
+    {
         match attributes.value(name).map(|value| (value.numbers(), value)) {
             Some((Some((numbers, _)), _)) => {
                 for number in numbers.into_iter().filter(|number| !number.is_nan()) {
-                    if !marks.contains(&number) && marks.len() < MOST_MARKS {
+                    if !marks.contains(&number) && marks.len() < MAX_MARKS {
                         marks.push(number);
                     }
                 }

@@ -7,11 +7,11 @@
 //! | `spectrum` | wavelengths, widths, bad bands |
 //! | `scaling` | scale factors and offsets |
 //! | `missing` | numbers that mark missing values, unsigned numbers |
-//! | `place` | where pixels lie |
+//! | `location` | where pixels are on Earth |
 
 mod axes;
+mod location;
 pub(crate) mod missing;
-mod place;
 pub(crate) mod scaling;
 pub(crate) mod spectrum;
 
@@ -77,11 +77,16 @@ impl Subject<'_> {
     ///
     /// # Errors
     /// If a list in the container is damaged.
-    pub fn describe(&self, placed: &Placed, known: Known, info: &mut CubeInfo) -> Result<Reading> {
+    pub fn describe(
+        &self,
+        placed: &Placed,
+        predefined: Known,
+        info: &mut CubeInfo,
+    ) -> Result<Reading> {
         let path = &self.entry.path;
         let is_guess = info.notes.iter().any(|note| note == AXES_GUESSED);
         info.axes = (!is_guess && !self.options.mask).then_some(placed.order);
-        if !self.options.mask && !known.bands {
+        if !self.options.mask && !predefined.bands {
             let names = self.container.axis_names(path);
             let of_bands = |axis: &usize| names.get(*axis).cloned().flatten();
             let band = placed.axes[placed.order.position(crate::Axis::Band)];
@@ -89,11 +94,11 @@ impl Subject<'_> {
             spectrum::describe(self.container, path, &dimension, info)?;
         }
         let attributes = self.container.attributes(path);
-        info.scaling = match known.scaling {
+        info.scaling = match predefined.scaling {
             Some(scaling) => scaling,
             None => scaling::of(&*attributes, &mut info.notes),
         };
-        if info.scaling.is_none() && known.scaling.is_none() && !self.options.mask {
+        if info.scaling.is_none() && predefined.scaling.is_none() && !self.options.mask {
             info.notes.extend(scaling::suggestion(self.container, path));
         }
         let meant = missing::meant_type(&*attributes, info.dtype);
@@ -104,7 +109,7 @@ impl Subject<'_> {
             marks.push(fill);
         }
         if marks.is_empty() {
-            marks.extend(known.ignore_value);
+            marks.extend(predefined.ignore_value);
         }
         for mark in &mut marks {
             *mark = missing::mark_as(*mark, info.dtype, meant);
@@ -117,7 +122,7 @@ impl Subject<'_> {
     /// not count.
     pub fn geo(&self, placed: &Placed, notes: &mut Vec<String>) -> Option<hsipack_format::Geo> {
         match self.options.axes.is_none() && !self.options.mask {
-            true => place::geo(self.container, &self.entry.path, placed, notes),
+            true => location::geo(self.container, &self.entry.path, placed, notes),
             false => None,
         }
     }

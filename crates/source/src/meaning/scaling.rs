@@ -36,8 +36,8 @@ fn number(
     let mut stored = attributes.names();
     // CF's own spelling comes first.
     stored.sort_by_key(|name| name != "scale_factor" && name != "add_offset");
-    for known in names {
-        for name in stored.iter().filter(|name| plain(name) == *known) {
+    for spelling in names {
+        for name in stored.iter().filter(|name| plain(name) == *spelling) {
             let Some(value) = attributes.value(name) else { continue };
             match value.numbers().as_ref().map(|(numbers, _)| &numbers[..]) {
                 Some([number]) if usable(*number) => return Some((name.clone(), *number)),
@@ -90,7 +90,7 @@ pub(super) fn of(attributes: &dyn Attributes, notes: &mut Vec<String>) -> Scalin
 /// beside it.
 pub(super) fn suggestion(container: &dyn Container, path: &str) -> Option<String> {
     let is_scale = |name: &str| SCALES[..SCALES.len() - 2].contains(&&*plain(name));
-    let one = |value: &Value| match value.numbers()?.0[..] {
+    let single = |value: &Value| match value.numbers()?.0[..] {
         [number] if number != 1.0 => Some(number),
         _ => None,
     };
@@ -101,7 +101,7 @@ pub(super) fn suggestion(container: &dyn Container, path: &str) -> Option<String
         let mut names = attributes.names();
         names.retain(|name| is_scale(name));
         let of_attribute =
-            names.iter().find_map(|name| Some((name.clone(), one(&attributes.value(name)?)?)));
+            names.iter().find_map(|name| Some((name.clone(), single(&attributes.value(name)?)?)));
         let found = of_attribute.or_else(|| {
             let beside = container.arrays_in(group, &is_scale);
             let mut scalars = beside.iter().filter(|entry| {
@@ -109,7 +109,7 @@ pub(super) fn suggestion(container: &dyn Container, path: &str) -> Option<String
             });
             scalars.find_map(|entry| {
                 let value = container.values(&entry.path).ok()??;
-                Some((entry.name().to_owned(), one(&value)?))
+                Some((entry.name().to_owned(), single(&value)?))
             })
         });
         if let Some((name, number)) = found {

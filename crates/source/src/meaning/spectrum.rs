@@ -12,9 +12,9 @@ use crate::container::{Container, parent, plain};
 use crate::wavelengths::{self, Unit, guess, known_unit, scaled};
 
 /// The most lists of one kind that are read. Reading one from a compressed struct takes long.
-const MOST_LISTS: usize = 32;
+const MAX_LISTS: usize = 32;
 /// No sensor has more bands. Longer lists are not read.
-const MOST_BANDS: usize = 1 << 20;
+const MAX_BANDS: usize = 1 << 20;
 
 /// A list that describes bands.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +52,7 @@ pub(crate) enum Kind {
 }
 
 /// Names of wavelength lists in [`plain`] spelling, without a unit at the end. Any name with `wavelength` in it counts as
-/// well, unless it has one of [`OTHERWISE`].
+/// well, unless it has one of [`OTHER_QUANTITIES`].
 const WAVELENGTHS: [&str; 28] = [
     "wl",
     "wls",
@@ -105,7 +105,7 @@ const WEAK: [&str; 17] = [
     "spectralbands",
 ];
 /// Parts of names that are about wavelengths but are not wavelengths.
-const OTHERWISE: [&str; 20] = [
+const OTHER_QUANTITIES: [&str; 20] = [
     "fwhm",
     "width",
     "good",
@@ -172,8 +172,8 @@ pub(crate) fn without_unit(name: &str) -> (String, Option<&'static str>) {
         return (whole, None);
     }
     for unit in UNITS {
-        if let Some(rest) = whole.strip_suffix(unit).filter(|rest| !rest.is_empty()) {
-            return (rest.to_owned(), Some(unit));
+        if let Some(stem) = whole.strip_suffix(unit).filter(|stem| !stem.is_empty()) {
+            return (stem.to_owned(), Some(unit));
         }
     }
     (whole, None)
@@ -185,8 +185,8 @@ pub(crate) fn rank(name: &str, kind: Kind) -> Option<u8> {
     let is = |names: &[&str]| names.contains(&&*base);
     match kind {
         Kind::Wavelength => {
-            let contains =
-                base.contains("wavelength") && !OTHERWISE.iter().any(|word| base.contains(word));
+            let contains = base.contains("wavelength")
+                && !OTHER_QUANTITIES.iter().any(|word| base.contains(word));
             match (contains || is(&WAVELENGTHS), unit) {
                 (true, Some(_)) => Some(0),
                 (true, None) => Some(1),
@@ -230,7 +230,7 @@ struct Lists<'a> {
 }
 
 /// A list that was not read yet.
-enum Place {
+enum ListLocation {
     Attribute { of: String, name: String },
     Array { path: String },
 }
@@ -239,7 +239,7 @@ struct Candidate {
     rank: u8,
     length: usize,
     name: String,
-    place: Place,
+    location: ListLocation,
 }
 
 impl<'a> Lists<'a> {
@@ -254,8 +254,8 @@ impl<'a> Lists<'a> {
             let Some(rank) = self.rank(&name) else { continue };
             let numbers = attributes.value(&name).and_then(|value| value.numbers());
             if let Some((numbers, _)) = numbers {
-                let place = Place::Attribute { of: of.to_owned(), name: name.clone() };
-                found.push(Candidate { rank, length: numbers.len(), name, place });
+                let location = ListLocation::Attribute { of: of.to_owned(), name: name.clone() };
+                found.push(Candidate { rank, length: numbers.len(), name, location });
             }
         }
     }
@@ -271,10 +271,10 @@ impl<'a> Lists<'a> {
             // How many numbers a text has shows only when it is read.
             let written = || Some(self.container.values(&entry.path).ok()??.numbers()?.0.len());
             let length = if entry.dtype.is_some() { entry.list_len() } else { written() };
-            if let Some(length) = length.filter(|length| *length <= MOST_BANDS) {
+            if let Some(length) = length.filter(|length| *length <= MAX_BANDS) {
                 let name = entry.name().to_owned();
-                let place = Place::Array { path: entry.path };
-                found.push(Candidate { rank, length, name, place });
+                let location = ListLocation::Array { path: entry.path };
+                found.push(Candidate { rank, length, name, location });
             }
         }
     }
@@ -282,9 +282,9 @@ impl<'a> Lists<'a> {
     /// The candidates of each scope, nearest first and the best names first.
     fn scopes(&self) -> Vec<Vec<Candidate>> {
         let mut scopes = Vec::new();
-        let mut own = Vec::new();
-        self.of_attributes(self.path, &mut own);
-        scopes.push(own);
+        let mut attached = Vec::new();
+        self.of_attributes(self.path, &mut attached);
+        scopes.push(attached);
         let mut group = self.path;
         while !group.is_empty() {
             group = parent(group);
@@ -303,14 +303,14 @@ impl<'a> Lists<'a> {
     }
 
     fn read(&self, candidate: &Candidate) -> Result<Option<BandList>> {
-        let (value, own_unit, group, found) = match &candidate.place {
-            Place::Attribute { of, name } => (
+        let (value, own_unit, group, found) = match &candidate.location {
+            ListLocation::Attribute { of, name } => (
                 self.container.attributes(of).value(name),
                 None,
                 of.clone(),
                 format!("attribute '{name}'"),
             ),
-            Place::Array { path } => {
+            ListLocation::Array { path } => {
                 let attributes = self.container.attributes(path);
                 let unit =
                     attributes.find(&["units", "unit"]).and_then(|name| attributes.text(&name));
@@ -320,10 +320,10 @@ impl<'a> Lists<'a> {
         let Some((values, written)) = value.and_then(|value| value.numbers()) else {
             return Ok(None);
         };
-        let known = |unit: &String| known_unit(unit).is_some();
+        let is_known = |unit: &String| known_unit(unit).is_some();
         let unit = own_unit
-            .filter(known)
-            .or_else(|| written.filter(known))
+            .filter(is_known)
+            .or_else(|| written.filter(is_known))
             .or_else(|| without_unit(&candidate.name).1.map(str::to_owned))
             .or_else(|| self.unit_beside(&group, &candidate.name));
         Ok(Some(BandList { values, unit, found }))
@@ -448,7 +448,7 @@ pub(super) fn find(
         }
         for candidate in fits.drain(..) {
             read += 1;
-            if read > MOST_LISTS {
+            if read > MAX_LISTS {
                 return Ok(search);
             }
             let Some(list) = lists.read(&candidate)? else { continue };
@@ -463,7 +463,9 @@ pub(super) fn find(
             }
         }
         // A single number, such as `bands = 32`, is not a list.
-        if let Some(misfit) = misfits.iter().find(|one| one.rank < 2 && one.length > 1) {
+        if let Some(misfit) =
+            misfits.iter().find(|candidate| candidate.rank < 2 && candidate.length > 1)
+        {
             let note = format!(
                 "'{}' has {} values for {} bands, so it was left out",
                 misfit.name,
@@ -495,7 +497,7 @@ fn nearest(
             continue;
         }
         read += 1;
-        if read > MOST_LISTS {
+        if read > MAX_LISTS {
             break;
         }
         if let Some(list) = lists.read(&candidate)? {
@@ -518,7 +520,8 @@ pub(super) fn other_length(
     [Kind::Fwhm, Kind::GoodBands].into_iter().find_map(|kind| {
         let lists = Lists { container, path, kind, extra: &BTreeSet::new() };
         let mut found = lists.scopes().into_iter().flatten();
-        let fits = found.find(|one| one.length > 1 && lengths.contains(&one.length))?;
+        let fits =
+            found.find(|candidate| candidate.length > 1 && lengths.contains(&candidate.length))?;
         Some((fits.length, format!("'{}'", fits.name)))
     })
 }
@@ -607,9 +610,10 @@ fn describe_widths(widths: &BandList, wavelengths: Option<&Wavelengths>, info: &
 fn width_factor(widths: &[f64], wavelengths: &Wavelengths) -> Option<(bool, f64)> {
     let stored =
         wavelengths.list.values.iter().zip(&wavelengths.nm).find(|(stored, _)| **stored > 0.0);
-    let own = stored.map_or(1.0, |(stored, nm)| 10f64.powi((nm / stored).log10().round() as i32));
-    let factor = wavelengths::width_factor(widths, &wavelengths.nm, own)?;
-    Some((factor != own, factor))
+    let unit_factor =
+        stored.map_or(1.0, |(stored, nm)| 10f64.powi((nm / stored).log10().round() as i32));
+    let factor = wavelengths::width_factor(widths, &wavelengths.nm, unit_factor)?;
+    Some((factor != unit_factor, factor))
 }
 
 /// The list in the array at `path`, with its unit; for products that know where their lists are.
@@ -733,7 +737,7 @@ mod tests {
             tree.with_list(&format!("/group{number}/wavelength_um"), &huge)
         });
         assert_eq!(described(&many).wavelength, None);
-        assert_eq!(many.read.get(), MOST_LISTS);
+        assert_eq!(many.read.get(), MAX_LISTS);
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl NpyHeader {
     /// # Errors
     /// If no file can be as long.
     pub(super) fn file_len(&self) -> Result<u64> {
-        let values = self.shape.iter().try_fold(1usize, |all, one| all.checked_mul(*one));
+        let values = self.shape.iter().try_fold(1usize, |all, length| all.checked_mul(*length));
         let bytes = values.and_then(|values| values.checked_mul(self.dtype.size()));
         let end = bytes.and_then(|bytes| bytes.checked_add(self.data_offset));
         end.map(|end| end as u64).ok_or_else(|| crate::lengths::too_large(&self.shape))
@@ -218,8 +218,8 @@ impl<'a> Dictionary<'a> {
     fn accept(&mut self, wanted: char) -> bool {
         self.text = self.text.trim_start_matches([' ', '\n', '\t', '\r']);
         match self.text.strip_prefix(wanted) {
-            Some(rest) => {
-                self.text = rest;
+            Some(tail) => {
+                self.text = tail;
                 true
             }
             None => false,
@@ -242,8 +242,8 @@ impl<'a> Dictionary<'a> {
             '\''
         };
         match self.text.split_once(quote) {
-            Some((string, rest)) if !string.contains('\\') => {
-                self.text = rest;
+            Some((string, tail)) if !string.contains('\\') => {
+                self.text = tail;
                 Ok(string)
             }
             _ => Err(bad_header("a string that cannot be read")),
@@ -261,8 +261,8 @@ impl<'a> Dictionary<'a> {
     fn boolean(&mut self) -> Result<bool> {
         self.accept(' ');
         for (word, value) in [("True", true), ("False", false)] {
-            if let Some(rest) = self.text.strip_prefix(word) {
-                self.text = rest;
+            if let Some(tail) = self.text.strip_prefix(word) {
+                self.text = tail;
                 return Ok(value);
             }
         }
@@ -270,12 +270,12 @@ impl<'a> Dictionary<'a> {
     }
 
     fn shape(&mut self) -> Result<Vec<usize>> {
-        const MOST_AXES: usize = 64;
+        const MAX_AXES: usize = 64;
         self.expect('(')?;
         let mut shape = Vec::new();
         while !self.accept(')') {
             shape.push(self.length()?);
-            if shape.len() > MOST_AXES {
+            if shape.len() > MAX_AXES {
                 return Err(bad_header("more axes than NumPy has"));
             }
             if !self.accept(',') {
@@ -291,10 +291,10 @@ impl<'a> Dictionary<'a> {
         self.accept(' ');
         let digits =
             self.text.len() - self.text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let (number, rest) = self.text.split_at(digits);
+        let (number, tail) = self.text.split_at(digits);
         let length = number.parse().map_err(|_| bad_header("a length that is not a number"))?;
         // Python 2 wrote long integers as `480L`.
-        self.text = rest.strip_prefix('L').unwrap_or(rest);
+        self.text = tail.strip_prefix('L').unwrap_or(tail);
         Ok(length)
     }
 }

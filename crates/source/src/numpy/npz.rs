@@ -21,7 +21,7 @@ use crate::variables::{self, Candidate};
 use crate::{CubeInfo, OpenOptions, Source};
 
 /// No archive has more arrays. The header of each is read, and all may lie in the same place.
-const MOST_MEMBERS: usize = 20_000;
+const MAX_MEMBERS: usize = 20_000;
 /// Longer lists beside a cube are not read.
 pub(super) const LONGEST_LIST: usize = 1 << 20;
 /// Deflate cannot shrink data by more than this.
@@ -44,22 +44,22 @@ pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
 pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let members = known_members(path)?;
     let candidates: Vec<Candidate> = members.iter().map(Member::candidate).collect();
-    let place = variables::choose(path, options, &candidates)?;
-    let chosen = &members[place];
+    let index = variables::choose(path, options, &candidates)?;
+    let chosen = &members[index];
     let archive = Archive { path, members: &members, chosen: &chosen.name };
     let name = |error: Error| error.within(format_args!("'{}'", chosen.name)).at(path);
     let entry = chosen.entry();
-    let (header, place) = match &chosen.array {
-        Ok((header, place)) => (header.clone(), place.clone()),
-        Err(_) => self::members(path)?.swap_remove(place).array.map_err(name)?,
+    let (header, location) = match &chosen.array {
+        Ok((header, location)) => (header.clone(), location.clone()),
+        Err(_) => self::members(path)?.swap_remove(index).array.map_err(name)?,
     };
     let len = header.file_len().map_err(name)?;
-    if place.size != len {
+    if location.size != len {
         return Err(name(
             Error::malformed(format!(
                 "with the header, {} make {len} bytes, but the zip archive says {}",
                 header.text(),
-                place.size
+                location.size
             ))
             .with_remedy("copy the file again; it is damaged"),
         ));
@@ -72,12 +72,12 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>
     let mut info = CubeInfo::new("NumPy .npz", placed.shape(), header.dtype, path);
     info.notes = notes;
     let reading = subject.describe(&placed, Known::default(), &mut info)?;
-    if place.deflated {
-        let bytes = StreamBytes::new(path, place.start, move || place.stream());
+    if location.deflated {
+        let bytes = StreamBytes::new(path, location.start, move || location.stream());
         let source = FlatSource::new(info, layout, bytes).of_sample(samples);
         return Ok(reading.apply(Box::new(source)));
     }
-    layout.offset += place.start;
+    layout.offset += location.start;
     let source = FlatSource::new(info, layout, FileBytes::open(path)?).of_sample(samples);
     Ok(reading.apply(Box::new(source)))
 }
@@ -128,19 +128,23 @@ impl Container for Archive<'_> {
     fn values(&self, path: &str) -> Result<Option<Value>> {
         let found =
             self.members.iter().find(|member| path.strip_prefix('/') == Some(&*member.name));
-        let (name, header, place, are_texts) = match found {
-            Some(Member { name, array: Ok((header, place)), .. }) => (name, header, place, false),
-            Some(Member { name, texts: Some((header, place)), .. }) => (name, header, place, true),
+        let (name, header, location, are_texts) = match found {
+            Some(Member { name, array: Ok((header, location)), .. }) => {
+                (name, header, location, false)
+            }
+            Some(Member { name, texts: Some((header, location)), .. }) => {
+                (name, header, location, true)
+            }
             _ => return Ok(None),
         };
-        let length = header.shape.iter().try_fold(1usize, |all, one| all.checked_mul(*one));
+        let length = header.shape.iter().try_fold(1usize, |all, length| all.checked_mul(*length));
         let Some(length) = length.filter(|length| {
-            *length <= LONGEST_LIST && Some(place.size) == vector_len(header, *length)
+            *length <= LONGEST_LIST && Some(location.size) == vector_len(header, *length)
         }) else {
             return Ok(None);
         };
         let mut bytes = vec![0; header.data_offset + length * header.dtype.size()];
-        place.stream()?.read_exact(&mut bytes).map_err(|error| {
+        location.stream()?.read_exact(&mut bytes).map_err(|error| {
             Error::malformed(format!("cannot read '{name}': {error}"))
                 .at(self.path)
                 .with_remedy("copy the file again; it is damaged")
@@ -162,7 +166,7 @@ impl Container for Archive<'_> {
 
 /// Where a member of a zip archive lies.
 #[derive(Clone, Debug)]
-struct Place {
+struct MemberLocation {
     path: PathBuf,
     start: u64,
     compressed: u64,
@@ -171,7 +175,7 @@ struct Place {
     deflated: bool,
 }
 
-impl Place {
+impl MemberLocation {
     /// The member's content from its start; its checksum is compared when the last byte is read.
     fn stream(&self) -> Result<Box<dyn Read + Send>> {
         let fail = |error| Error::io(&self.path, "cannot read", error);
@@ -187,9 +191,9 @@ impl Place {
 /// A member of an archive: the header of its array, or why it is not an array.
 struct Member {
     name: String,
-    array: Result<(NpyHeader, Place)>,
+    array: Result<(NpyHeader, MemberLocation)>,
     /// Its texts, if it is an array of texts.
-    texts: Option<(NpyHeader, Place)>,
+    texts: Option<(NpyHeader, MemberLocation)>,
 }
 
 impl Member {
@@ -228,7 +232,7 @@ fn members(path: &Path) -> Result<Vec<Member>> {
     let file = small::window(path)?;
     let len = file.len();
     let mut archive = ZipArchive::new(BufReader::new(file)).map_err(bad_archive)?;
-    if archive.len() > MOST_MEMBERS {
+    if archive.len() > MAX_MEMBERS {
         return Err(Error::unsupported(format!("the archive has {} files", archive.len()))
             .with_remedy("save the cube in a separate file"));
     }
@@ -237,9 +241,9 @@ fn members(path: &Path) -> Result<Vec<Member>> {
         let member = archive.by_index_raw(index).map_err(bad_archive)?;
         let raw_name = String::from_utf8_lossy(member.name_raw()).into_owned();
         let Some(name) = raw_name.strip_suffix(".npy") else { continue };
-        let array = place(path, len, &member).and_then(|place| {
-            let header = read_header(&mut *place.stream()?)?;
-            Ok((header, place))
+        let array = place(path, len, &member).and_then(|location| {
+            let header = read_header(&mut *location.stream()?)?;
+            Ok((header, location))
         });
         let texts = match &array {
             Ok(_) => None,
@@ -255,13 +259,17 @@ fn texts<R: Read>(
     path: &Path,
     file_len: u64,
     member: &zip::read::ZipFile<'_, R>,
-) -> Option<(NpyHeader, Place)> {
-    let place = place(path, file_len, member).ok()?;
-    let header = read_text_header(&mut *place.stream().ok()?)?;
-    Some((header, place))
+) -> Option<(NpyHeader, MemberLocation)> {
+    let location = place(path, file_len, member).ok()?;
+    let header = read_text_header(&mut *location.stream().ok()?)?;
+    Some((header, location))
 }
 
-fn place<R: Read>(path: &Path, file_len: u64, member: &zip::read::ZipFile<'_, R>) -> Result<Place> {
+fn place<R: Read>(
+    path: &Path,
+    file_len: u64,
+    member: &zip::read::ZipFile<'_, R>,
+) -> Result<MemberLocation> {
     if member.encrypted() {
         return Err(Error::unsupported("encrypted").with_remedy("save it without a password"));
     }
@@ -284,7 +292,14 @@ fn place<R: Read>(path: &Path, file_len: u64, member: &zip::read::ZipFile<'_, R>
         return Err(Error::malformed("its sizes in the zip archive contradict the file")
             .with_remedy("copy the file again; it is cut short or damaged"));
     }
-    Ok(Place { path: path.to_owned(), start, compressed, size, crc: member.crc32(), deflated })
+    Ok(MemberLocation {
+        path: path.to_owned(),
+        start,
+        compressed,
+        size,
+        crc: member.crc32(),
+        deflated,
+    })
 }
 
 #[cfg(test)]
@@ -305,6 +320,6 @@ mod tests {
             members(file.path())
         };
         assert_eq!(archive(100).unwrap().len(), 0);
-        assert_eq!(archive(MOST_MEMBERS + 1).err().unwrap().kind(), ErrorKind::Unsupported);
+        assert_eq!(archive(MAX_MEMBERS + 1).err().unwrap().kind(), ErrorKind::Unsupported);
     }
 }

@@ -55,7 +55,7 @@ static LAYOUTS: [Layout; 2] = [
 const RADIANCE: &str = "uW/(cm2 nm sr)";
 const CLASSIC_IGNORE: f64 = -50.0;
 /// Parts of the names of rasters beside the cube: angles, places, lookup tables.
-const BESIDE: [&str; 6] = ["_obs", "_igm", "_glt", "_loc", "_eph", "_lonlat"];
+const COMPANION_SUFFIXES: [&str; 6] = ["_obs", "_igm", "_glt", "_loc", "_eph", "_lonlat"];
 /// These files have one line per band.
 const LARGEST_LIST: u64 = 1 << 20;
 
@@ -75,7 +75,7 @@ impl Product for Aviris {
         let Part::Plain(instrument) = file.part else { return Ok(()) };
         let name = file.base.to_ascii_lowercase();
         let is = |kinds: &[&str]| kinds.iter().any(|kind| name.contains(kind));
-        if !is(&["rdn", "rfl"]) || is(&BESIDE) {
+        if !is(&["rdn", "rfl"]) || is(&COMPANION_SUFFIXES) {
             return Ok(());
         }
         info.format = match instrument {

@@ -167,7 +167,7 @@ impl Found {
         let mut images = self.beside(|part| matches!(part, Part::Image(_)));
         let is_read = |image: &Found| !jpeg2000::is_named(&image.path);
         let read: Vec<Part> =
-            images.iter().filter(|one| is_read(one)).map(|one| one.part).collect();
+            images.iter().filter(|image| is_read(image)).map(|image| image.part).collect();
         images.retain(|image| is_read(image) || !read.contains(&image.part));
         images
     }
@@ -184,8 +184,8 @@ impl Found {
         let mut names: Vec<String> =
             images.filter_map(|line| line.names(&self.base).into_iter().next()).collect();
         // Lines without a start repeat the names of the others.
-        let mut seen = std::collections::HashSet::new();
-        names.retain(|name| seen.insert(name.clone()));
+        let mut listed = std::collections::HashSet::new();
+        names.retain(|name| listed.insert(name.clone()));
         names.join(" or ")
     }
 }

@@ -12,7 +12,7 @@ use crate::envi::decode;
 use crate::{CubeInfo, Scaling, xml};
 
 /// No sensor has more bands. In a list, each takes some hundred bytes.
-const MOST_BANDS: usize = 4096;
+const MAX_BANDS: usize = 4096;
 
 /// The names that a product uses in its list of bands.
 pub(super) struct Names {
@@ -49,22 +49,22 @@ pub struct Band {
 /// # Errors
 /// A message, if a number is missing or occurs twice, or if a band lacks a value.
 pub(super) fn bands(list: Node<'_, '_>, names: &Names) -> Result<Vec<Band>, String> {
-    let elements: Vec<_> = xml::all(list, names.band).take(MOST_BANDS + 1).collect();
-    if elements.is_empty() || elements.len() > MOST_BANDS {
-        return Err(format!("the list of bands has none, or more than {MOST_BANDS}"));
+    let elements: Vec<_> = xml::all(list, names.band).take(MAX_BANDS + 1).collect();
+    if elements.is_empty() || elements.len() > MAX_BANDS {
+        return Err(format!("the list of bands has none, or more than {MAX_BANDS}"));
     }
     let mut bands = vec![None; elements.len()];
     for (order, node) in elements.into_iter().enumerate() {
         let number = node.attribute(names.number).or_else(|| xml::text(node, names.number));
-        let place = match number {
+        let index = match number {
             Some(text) => text.trim().parse::<usize>().ok().and_then(|n| n.checked_sub(1)),
             None => Some(order),
         };
-        let Some(slot) = place.and_then(|place| bands.get_mut(place)) else {
+        let Some(slot) = index.and_then(|index| bands.get_mut(index)) else {
             return Err("the numbers of its bands are not 1, 2, 3, …".to_owned());
         };
         if slot.is_some() {
-            return Err(format!("it lists band {} twice", place.unwrap_or(0) + 1));
+            return Err(format!("it lists band {} twice", index.unwrap_or(0) + 1));
         }
         *slot = Some(band(node, names)?);
     }
@@ -126,10 +126,17 @@ pub(super) fn disagree(file: &Found, metadata: &Path, what: &str) -> Error {
 }
 
 /// Refuses metadata for another number of bands. The message states both numbers.
-pub(super) fn check_bands(file: &Found, metadata: &Path, said: usize, found: usize) -> Result<()> {
-    match said == found {
+pub(super) fn check_bands(
+    file: &Found,
+    metadata: &Path,
+    stated: usize,
+    found: usize,
+) -> Result<()> {
+    match stated == found {
         true => Ok(()),
-        false => Err(disagree(file, metadata, &format!("the image has {found} bands, not {said}"))),
+        false => {
+            Err(disagree(file, metadata, &format!("the image has {found} bands, not {stated}")))
+        }
     }
 }
 

@@ -309,7 +309,7 @@ impl Metadata {
 /// The processing level, from whichever of three places has it.
 fn level(root: Node<'_, '_>) -> Option<&'static str> {
     let places = ["base/level", "metadata/schema/processingLevel", "base/format"];
-    let texts = places.iter().filter_map(|place| xml::text(root, place));
+    let texts = places.iter().filter_map(|path| xml::text(root, path));
     texts.into_iter().find_map(|text| LEVELS.into_iter().find(|level| text.ends_with(level)))
 }
 

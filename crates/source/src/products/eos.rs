@@ -26,10 +26,13 @@ impl Grid {
     pub fn parse(text: &str, name: &str) -> Option<Self> {
         let quoted = format!("GridName=\"{name}\"");
         let lines = text.lines().map(str::trim).skip_while(|line| *line != quoted);
-        let own: Vec<&str> =
+        let grid_lines: Vec<&str> =
             lines.take_while(|line| !line.starts_with("END_GROUP=GRID_")).collect();
         let value = |key: &str| {
-            own.iter().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).map(str::trim)
+            grid_lines
+                .iter()
+                .find_map(|line| line.strip_prefix(key)?.strip_prefix('='))
+                .map(str::trim)
         };
         let number = |text: &str| text.trim().parse().ok().filter(|n: &f64| n.is_finite());
         let side = |key| number(value(key)?).filter(|side| *side >= 1.0);
@@ -67,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_too_little_is_none() {
+    fn incomplete_grids_are_ignored() {
         assert_eq!(Grid::parse(TEXT, "OTHER"), None);
         for (from, to) in [
             ("XDim=22", "XDim=0"),

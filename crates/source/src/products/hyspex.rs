@@ -182,11 +182,11 @@ fn parse_lists(head: &Head, bytes: &[u8]) -> PlaceScaling {
         .collect();
     let response = plane(response);
     let divisor = response.iter().zip(by_band.iter().cycle()).map(|(re, by)| re * by);
-    let known = |divisor: f64| if divisor.is_finite() { divisor } else { 0.0 };
+    let finite = |divisor: f64| if divisor.is_finite() { divisor } else { 0.0 };
     PlaceScaling {
         background: plane(background),
         last_background: head.has_last_background.then(|| plane(last)),
-        divisor: divisor.map(known).collect(),
+        divisor: divisor.map(finite).collect(),
     }
 }
 
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_refused() {
+    fn meaningless_headers_are_refused() {
         let whole = header(100);
         for (at, value) in [(1961, 0u32), (1961, u32::MAX), (1965, 0), (1977, 0), (2113, 0)] {
             let mut bytes = whole.clone();

@@ -86,12 +86,12 @@ pub(super) fn of_table(
     table: &[Layout],
     tree: &Tree,
 ) -> Vec<ProductCube> {
-    let there = table.iter().filter(|line| is_cube(tree, line.path));
+    let present = table.iter().filter(|line| is_cube(tree, line.path));
     let cube = |line: &Layout| ProductCube {
         main: line.main,
         ..ProductCube::new(product, line.name, line.path, line.order)
     };
-    let mut cubes: Vec<ProductCube> = there.map(cube).collect();
+    let mut cubes: Vec<ProductCube> = present.map(cube).collect();
     if let [only] = &mut cubes[..] {
         only.main = true;
     }

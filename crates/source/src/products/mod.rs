@@ -18,8 +18,9 @@
 //! | Delmic | `delmic.rs` | HDF5 layout |
 //!
 //! Each file starts with a table of what it recognises. A new product is a file, and a line in `PRODUCTS`. `quality.rs`
-//! makes masks of quality layers, `start_time.rs` finds the time in names of files. `delivery.rs` recognises files by their names, and `layout.rs` cubes by their path in an
-//! HDF5 file. `dlr.rs` reads the lists of bands in the XML of EnMAP and DESIS, and `eos.rs` the grids of HDF-EOS.
+//! makes masks of quality layers, `start_time.rs` finds the time in names of files. `delivery.rs` recognises files by their
+//! names, and `layout.rs` cubes by their path in an HDF5 file. `dlr.rs` reads the lists of bands in the XML
+//! of EnMAP and DESIS, and `eos.rs` the grids of HDF-EOS.
 
 mod aviris;
 mod delivery;
@@ -200,7 +201,7 @@ fn part_of(path: &Path, options: &OpenOptions) -> Result<Option<Found>> {
     let found = delivery::in_folder(path)?;
     let Some(first) = found.first() else { return Ok(None) };
     if found.iter().any(|other| other.base != first.base) {
-        let images = found.iter().filter(|one| matches!(one.part, Part::Image(_)));
+        let images = found.iter().filter(|image| matches!(image.part, Part::Image(_)));
         return Err(Error::ambiguous("the folder holds several products")
             .at(path)
             .with_remedy(format!("give one of {}", listing(images))));

@@ -51,8 +51,9 @@ impl Product for Neon {
             let inside = |nm: f64| windows.iter().any(|w| w[0] <= nm && nm <= w[1]);
             list.values.iter().map(|nm| !inside(*nm)).collect()
         };
-        let own = tree.attributes(&cube.path);
-        let scale = own.number("Scale_Factor").filter(|scale| *scale != 0.0 && scale.is_finite());
+        let attributes = tree.attributes(&cube.path);
+        let scale =
+            attributes.number("Scale_Factor").filter(|scale| *scale != 0.0 && scale.is_finite());
         Facts {
             good_bands: wavelengths.as_ref().filter(|_| !windows.is_empty()).map(good),
             wavelengths,

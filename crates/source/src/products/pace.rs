@@ -101,13 +101,13 @@ impl Product for Pace {
             let test = Test::Bits(*bits as i64 as u32);
             Some(Layer::in_dataset(&name.to_lowercase(), path, FLAGS.to_owned(), test))
         };
-        LEFT_OUT.iter().filter_map(layer).collect()
+        EXCLUDED_FLAGS.iter().filter_map(layer).collect()
     }
 }
 
 const FLAGS: &str = "/geophysical_data/l2_flags";
 /// NASA's ocean colour maps (L3) skip pixels with these flags. There are 32 flags, and a mask has room for 16.
-const LEFT_OUT: [&str; 16] = [
+const EXCLUDED_FLAGS: [&str; 16] = [
     "ATMFAIL",
     "LAND",
     "HIGLINT",

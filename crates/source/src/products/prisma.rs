@@ -92,7 +92,8 @@ impl Product for Prisma {
         let in_dataset = |line: &(&str, Codes)| {
             let dataset = format!("{group}/{}", line.0.replace("{detector}", detector));
             // Makers and readers differ in upper and lower case.
-            let entry = tree.datasets.iter().find(|one| one.path.eq_ignore_ascii_case(&dataset))?;
+            let entry =
+                tree.datasets.iter().find(|entry| entry.path.eq_ignore_ascii_case(&dataset))?;
             let order = (entry.shape.len() == 3).then_some(AxisOrder::BIL);
             let layer = |(name, codes): &(&str, &'static [f64])| {
                 let test = Test::AnyOf(codes);

@@ -71,11 +71,11 @@ impl Product for Wyvern {
             let bands = info.shape.bands;
             match item.bands() {
                 [] => {}
-                said if said.len() != bands => {
-                    let what = format!("the image has {bands} bands, not {}", said.len());
+                stated if stated.len() != bands => {
+                    let what = format!("the image has {bands} bands, not {}", stated.len());
                     return Err(disagree(file, &path, &what));
                 }
-                said => describe_bands(said, info),
+                stated => describe_bands(stated, info),
             }
             info.files.push(path);
         }
@@ -103,10 +103,10 @@ impl Product for Wyvern {
 }
 
 /// Fills in what the tags of the image do not say about bands.
-fn describe_bands(said: &[Band], info: &mut CubeInfo) {
+fn describe_bands(stated: &[Band], info: &mut CubeInfo) {
     let in_nm = |value: fn(&Band) -> Option<f64>| -> Option<Vec<f64>> {
         let sound = |um: &f64| um.is_finite() && *um > 0.0;
-        said.iter().map(|band| Some(value(band).filter(sound)? * 1e3)).collect()
+        stated.iter().map(|band| Some(value(band).filter(sound)? * 1e3)).collect()
     };
     info.wavelength = info.wavelength.take().or_else(|| in_nm(|band| band.center_wavelength));
     info.fwhm = info.fwhm.take().or_else(|| in_nm(|band| band.full_width_half_max));
@@ -154,7 +154,7 @@ impl Item {
     /// `L1B` or `L2A`.
     fn level(&self) -> Option<&str> {
         let level = self.properties.level.as_deref()?;
-        ["L1B", "L2A"].into_iter().find(|known| level.eq_ignore_ascii_case(known))
+        ["L1B", "L2A"].into_iter().find(|name| level.eq_ignore_ascii_case(name))
     }
 
     /// The bands of the asset with the most bands: thumbnails and masks have fewer.

@@ -282,12 +282,12 @@ impl Planes {
                 continue;
             }
             for tile in 0..across {
-                let left = tile * plane.chunk.0;
-                let columns = plane.chunk.0.min(layout.width - left);
+                let first_column = tile * plane.chunk.0;
+                let columns = plane.chunk.0.min(layout.width - first_column);
                 let (first, values) = self.decoded(index, down * across + tile, local.clone())?;
                 let stride = plane.chunk.0 * pixel;
                 for (y, row) in out.chunks_exact_mut(row_bytes).enumerate() {
-                    row[left * pixel..][..columns * pixel].copy_from_slice(
+                    row[first_column * pixel..][..columns * pixel].copy_from_slice(
                         &values[(local.start - first + y) * stride..][..columns * pixel],
                     );
                 }
@@ -352,8 +352,8 @@ impl Planes {
             return Ok((0, Arc::new(self.decode(plane, number, rows.end)?)));
         }
         let mut last = self.last.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some((known, values)) = &*last
-            && *known == number
+        if let Some((last_number, values)) = &*last
+            && *last_number == number
         {
             return Ok((0, Arc::clone(values)));
         }

@@ -61,7 +61,7 @@ pub(super) const MODEL_TRANSFORMATION: u16 = 34264;
 
 /// The tags that matter here. Others are not kept, because thousands of directories that overlap in the file could have
 /// thousands of entries each.
-const KNOWN: [u16; 34] = [
+const RELEVANT_TAGS: [u16; 34] = [
     PRIVATE[0],
     PRIVATE[1],
     PAGE_NAME,
@@ -180,11 +180,11 @@ impl<'a> Directories<'a> {
     /// If the file is cut short or contradicts itself.
     pub fn read(bytes: &'a dyn ByteSource, len: u64) -> Result<(Self, Vec<Page>)> {
         let mut head = [0; 16];
-        let known = (len as usize).min(16);
-        if known < 8 {
+        let available = (len as usize).min(16);
+        if available < 8 {
             return Err(Error::malformed("the file ends within its TIFF header"));
         }
-        bytes.read_at(0, &mut head[..known])?;
+        bytes.read_at(0, &mut head[..available])?;
         if !has_signature(&head) {
             return Err(Error::malformed("not a TIFF file"));
         }
@@ -192,7 +192,7 @@ impl<'a> Directories<'a> {
         let big_tiff = head[2] == 43 || head[3] == 43;
         let this = Self { bytes, len, big_endian, big_tiff };
         let first = if big_tiff {
-            if known < 16 || this.u16(&head[4..]) != 8 {
+            if available < 16 || this.u16(&head[4..]) != 8 {
                 return Err(Error::malformed("the BigTIFF header is damaged"));
             }
             this.u64(&head[8..])
@@ -244,10 +244,10 @@ impl<'a> Directories<'a> {
     /// Follows the chain of directories.
     fn pages(&self, first: u64) -> Result<Vec<Page>> {
         let mut pages = Vec::new();
-        let mut seen = HashSet::new();
+        let mut visited = HashSet::new();
         let mut next = first;
         while next != 0 {
-            if !seen.insert(next) {
+            if !visited.insert(next) {
                 return Err(Error::malformed("the TIFF directories form a loop"));
             }
             if pages.len() == MAX_PAGES {
@@ -307,7 +307,8 @@ impl<'a> Directories<'a> {
                 entry.at = if self.big_tiff { self.u64(at) } else { self.u32(at) };
             }
             // If a tag occurs twice, the first one counts.
-            if KNOWN.contains(&entry.tag) && entries.iter().all(|one: &Entry| one.tag != entry.tag)
+            if RELEVANT_TAGS.contains(&entry.tag)
+                && entries.iter().all(|earlier: &Entry| earlier.tag != entry.tag)
             {
                 entries.push(entry);
             }

@@ -33,7 +33,7 @@ use crate::{CubeInfo, Scaling};
 pub use crate::spectrum_text::wavelengths_in_names;
 
 /// No file has lists of one property under more names. Each takes a pass over all items.
-const MOST_NAMES: usize = 32;
+const MAX_NAMES: usize = 32;
 
 /// The items of a GDAL metadata text.
 #[derive(Debug, Default)]
@@ -188,16 +188,16 @@ impl GdalMetadata {
         bands: usize,
         notes: &mut Vec<String>,
     ) -> Option<Numbers> {
-        let known: Vec<(&Item, spectrum_text::Key)> =
+        let matching: Vec<(&Item, spectrum_text::Key)> =
             self.items.iter().filter_map(|item| Some((item, Self::key(item, quantity)?))).collect();
-        let values = || known.iter().filter(|(_, key)| !key.is_unit);
+        let values = || matching.iter().filter(|(_, key)| !key.is_unit);
         // Each name stands for itself: `fwhm` and `fwhm_um` have different units.
         let mut names: Vec<&str> = values().map(|(item, _)| item.name.as_str()).collect();
         names.sort_by_key(|name| !["wavelength", "fwhm", "bbl"].contains(name));
         names.dedup();
-        let stated = self.unit(quantity, &known);
-        let mut seen = std::collections::HashSet::new();
-        for name in names.into_iter().filter(|name| seen.insert(*name)).take(MOST_NAMES) {
+        let stated = self.unit(quantity, &matching);
+        let mut listed = std::collections::HashSet::new();
+        for name in names.into_iter().filter(|name| listed.insert(*name)).take(MAX_NAMES) {
             let of_name = || values().filter(|(item, _)| item.name == name);
             let unit = of_name().find_map(|(_, key)| key.unit.clone()).or_else(|| stated.clone());
             if let Some(texts) = self.per_band(bands, |item| item.name == name) {
@@ -227,8 +227,8 @@ impl GdalMetadata {
     }
 
     /// The unit of `quantity` in an item of its own.
-    fn unit(&self, quantity: Quantity, known: &[(&Item, spectrum_text::Key)]) -> Option<String> {
-        let of_key = known.iter().filter(|(_, key)| key.is_unit).map(|(item, _)| item);
+    fn unit(&self, quantity: Quantity, matching: &[(&Item, spectrum_text::Key)]) -> Option<String> {
+        let of_key = matching.iter().filter(|(_, key)| key.is_unit).map(|(item, _)| item);
         let of_key = of_key.min_by_key(|item| item.sample);
         // `units` is the unit of the values, unless it is one of wavelengths.
         let named = self.items.iter().find(|item| {
@@ -265,8 +265,8 @@ impl GdalMetadata {
         }
         let Some(fwhm) = self.numbers(Quantity::Fwhm, bands, &mut info.notes) else { return };
         let pair = stored.as_deref().zip(info.wavelength.as_deref());
-        let own = fwhm.unit.or_else(|| unit.filter(|_| pair.is_none()));
-        match fwhm_to_nm(&fwhm.values, own.as_deref(), pair) {
+        let fwhm_unit = fwhm.unit.or_else(|| unit.filter(|_| pair.is_none()));
+        match fwhm_to_nm(&fwhm.values, fwhm_unit.as_deref(), pair) {
             Ok(nm) => info.fwhm = Some(nm),
             Err(why) => info.notes.push(why),
         }
@@ -276,16 +276,19 @@ impl GdalMetadata {
     fn factors(&self, what: &str, bands: usize) -> Vec<Option<f64>> {
         let is = |item: &&Item| item.role == what || item.role.is_empty() && item.name == what;
         let (mut of_file, mut of_bands) = ((0, None), vec![(0, None); bands]);
-        for (place, item) in self.items.iter().filter(is).enumerate() {
+        for (order, item) in self.items.iter().filter(is).enumerate() {
             let slot = match item.sample {
                 Some(sample) => of_bands.get_mut(sample),
                 None => Some(&mut of_file),
             };
             if let (Some(slot), Some(value)) = (slot, number(&item.text)) {
-                *slot = (place + 1, Some(value));
+                *slot = (order + 1, Some(value));
             }
         }
-        of_bands.into_iter().map(|own| if own.0 > of_file.0 { own.1 } else { of_file.1 }).collect()
+        of_bands
+            .into_iter()
+            .map(|entry| if entry.0 > of_file.0 { entry.1 } else { of_file.1 })
+            .collect()
     }
 
     /// `value * SCALE + OFFSET`, band by band. As in GDAL, a band without them is used as stored.
@@ -354,8 +357,8 @@ impl GdalMetadata {
             .filter(|item| item.role == "nodata" && item.sample.is_some_and(|band| band < bands))
             .filter_map(|item| number(&item.text))
             .collect();
-        if let Some((first, rest)) = of_bands.split_first() {
-            if rest.iter().all(|value| value.total_cmp(first).is_eq()) {
+        if let Some((first, others)) = of_bands.split_first() {
+            if others.iter().all(|value| value.total_cmp(first).is_eq()) {
                 return Some((!first.is_nan()).then_some(*first));
             }
             notes.push("the bands have different ignore values, so none is used".to_owned());
@@ -572,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_xml_is_an_error() {
+    fn invalid_xml_is_an_error() {
         assert!(GdalMetadata::parse("<GDALMetadata><Item>").is_err());
         assert!(GdalMetadata::parse("").is_err());
     }

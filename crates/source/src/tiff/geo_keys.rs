@@ -97,15 +97,15 @@ impl Keys {
     }
 
     fn number(&self, key: u16) -> Option<u16> {
-        let [_, place, _, value] = self.entry(key)?;
-        (*place == 0).then_some(*value)
+        let [_, location, _, value] = self.entry(key)?;
+        (*location == 0).then_some(*value)
     }
 
     fn text(&self, key: u16) -> Option<&str> {
-        let [_, place, count, start] = *self.entry(key)?;
+        let [_, location, count, start] = *self.entry(key)?;
         let start = usize::from(start);
         let text = self.texts.get(start..start.checked_add(usize::from(count))?)?;
-        (place == GEO_TEXTS).then(|| text.trim_end_matches('|'))
+        (location == GEO_TEXTS).then(|| text.trim_end_matches('|'))
     }
 
     /// The EPSG code in this key.

@@ -85,13 +85,13 @@ pub(super) fn cube_pages(
         Some(wanted) => named(directories, all, wanted)?,
         None => meant(directories, all, path, notes)?,
     };
-    let [first, rest @ ..] = &images[..] else {
+    let [first, others @ ..] = &images[..] else {
         return Err(Error::malformed("the TIFF file holds no image"));
     };
-    if rest.iter().any(|image| image.kind() != first.kind()) {
+    if others.iter().any(|image| image.kind() != first.kind()) {
         return Err(differ(path, "the pages differ", &images));
     }
-    if !rest.is_empty() && first.page.samples > 1 {
+    if !others.is_empty() && first.page.samples > 1 {
         let samples = first.page.samples;
         return Err(differ(
             path,

@@ -8,7 +8,7 @@ use super::directory::{Directories, Page};
 use super::pages::Image;
 
 /// No cube has more bands. Each takes memory of its own.
-const MOST_IMAGES: usize = 1 << 16;
+const MAX_IMAGES: usize = 1 << 16;
 
 /// How the pixels of `page` are stored, if they can be read at all.
 pub(super) fn pixel_layout(
@@ -196,7 +196,7 @@ pub(super) fn add_headless_pages(
         end = end.saturating_add(chunk.length);
         follows
     });
-    if images > MOST_IMAGES {
+    if images > MAX_IMAGES {
         return Err(Error::unsupported(format!("the description states {images} images")));
     }
     let raw = planes[0].compression == Compression::None && !first.tiled && pixel.bits >= 8;

@@ -27,7 +27,7 @@ const LONGEST_PAGE_TEXT: u64 = 16 << 10;
 /// No name is longer.
 const LONGEST_NAME: u64 = 200;
 /// No text has more lists of different names.
-const MOST_LISTS: usize = 64;
+const MAX_LISTS: usize = 64;
 /// JSON and XML texts are not searched deeper than this.
 const DEEPEST: usize = 4;
 
@@ -110,13 +110,13 @@ impl Found {
             if key(name).is_none() || text.trim().is_empty() {
                 return;
             }
-            match lists.iter().position(|(known, _)| known == name) {
+            match lists.iter().position(|(list_name, _)| list_name == name) {
                 Some(at) => {
                     let list = &mut lists[at].1;
                     list.push(' ');
                     list.push_str(text);
                 }
-                None if lists.len() < MOST_LISTS => lists.push((name.to_owned(), text.to_owned())),
+                None if lists.len() < MAX_LISTS => lists.push((name.to_owned(), text.to_owned())),
                 None => {}
             }
         };
@@ -303,11 +303,11 @@ fn imagej_texts(
     directories: &Directories<'_>,
     page: &super::directory::Page,
 ) -> Option<(Vec<String>, Option<String>)> {
-    const MOST: u64 = 1 << 16;
-    let sizes = directories.long_numbers(page, IMAGEJ_SIZES, MOST)?;
+    const MAX_SIZES: u64 = 1 << 16;
+    let sizes = directories.long_numbers(page, IMAGEJ_SIZES, MAX_SIZES)?;
     let bytes = directories.raw(page, IMAGEJ_TEXTS)?;
     let (header, sizes) = sizes.split_first()?;
-    let (header, mut rest) = bytes.split_at_checked(usize::try_from(*header).ok()?)?;
+    let (header, mut remaining) = bytes.split_at_checked(usize::try_from(*header).ok()?)?;
     // Numbers and texts have the byte order of the file.
     let is_big = header.starts_with(b"IJIJ");
     let word = |bytes: &[u8]| {
@@ -320,7 +320,7 @@ fn imagej_texts(
         for _ in 0..count {
             let Some(size) = sizes.next() else { return Some((labels, comment)) };
             let text;
-            (text, rest) = rest.split_at_checked(usize::try_from(*size).ok()?)?;
+            (text, remaining) = remaining.split_at_checked(usize::try_from(*size).ok()?)?;
             let unit = |pair: &[u8]| match is_big {
                 true => u16::from_be_bytes([pair[0], pair[1]]),
                 false => u16::from_le_bytes([pair[0], pair[1]]),

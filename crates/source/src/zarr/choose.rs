@@ -107,12 +107,12 @@ pub(super) fn choose(path: &Path, options: &OpenOptions) -> Result<Found> {
     };
     let prefix = folder.strip_prefix(path).unwrap_or(Path::new(""));
     collect(&folder, &prefix.to_string_lossy(), 0, &mut 0, &mut arrays)?;
-    let place = match wanted {
-        None if arrays.iter().any(|one| !one.is_secondary) => {
+    let index = match wanted {
+        None if arrays.iter().any(|array| !array.is_secondary) => {
             let first: Vec<usize> =
-                (0..arrays.len()).filter(|place| !arrays[*place].is_secondary).collect();
+                (0..arrays.len()).filter(|index| !arrays[*index].is_secondary).collect();
             let candidates: Vec<Candidate> =
-                first.iter().map(|place| arrays[*place].candidate()).collect();
+                first.iter().map(|index| arrays[*index].candidate()).collect();
             first[variables::choose_unnamed(path, options.mask, &candidates)?]
         }
         wanted => {
@@ -121,9 +121,9 @@ pub(super) fn choose(path: &Path, options: &OpenOptions) -> Result<Found> {
             variables::choose(path, &options, &candidates)?
         }
     };
-    let entry = |one: &Listed| tree::entry(format!("/{}", one.name), &one.node);
+    let entry = |listed: &Listed| tree::entry(format!("/{}", listed.name), &listed.node);
     let tree = ZarrTree::listed(path, arrays.iter().filter_map(entry).collect());
-    let Listed { folder, name, node, .. } = arrays.swap_remove(place);
+    let Listed { folder, name, node, .. } = arrays.swap_remove(index);
     Ok(Found { folder, node, tree, path: format!("/{name}") })
 }
 
@@ -138,7 +138,7 @@ pub(super) fn whole(path: &Path) -> Result<ZarrTree> {
     }
     let mut arrays = Vec::new();
     collect(path, "", 0, &mut 0, &mut arrays)?;
-    let entry = |one: &Listed| tree::entry(format!("/{}", one.name), &one.node);
+    let entry = |listed: &Listed| tree::entry(format!("/{}", listed.name), &listed.node);
     Ok(ZarrTree::listed(path, arrays.iter().filter_map(entry).collect()))
 }
 
@@ -157,10 +157,10 @@ fn collect(
         .collect::<std::io::Result<_>>()
         .map_err(fail)?;
     children.sort();
-    let own = Node::read(folder)?.map(|node| node.attributes).unwrap_or_default();
-    let is_labels = own.contains_key("image-label")
-        || own.get("ome").is_some_and(|ome| ome.get("image-label").is_some());
-    let smaller: Vec<String> = scales(&own)
+    let attributes = Node::read(folder)?.map(|node| node.attributes).unwrap_or_default();
+    let is_labels = attributes.contains_key("image-label")
+        || attributes.get("ome").is_some_and(|ome| ome.get("image-label").is_some());
+    let smaller: Vec<String> = scales(&attributes)
         .flat_map(|scale| scale.paths().skip(1).map(str::to_owned).collect::<Vec<_>>())
         .collect();
     for child in children.into_iter().filter(|child| child.is_dir()) {

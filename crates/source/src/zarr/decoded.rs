@@ -29,8 +29,9 @@ fn blosc_len(bytes: &[u8]) -> Option<u64> {
     let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
     // The last number in the header is the frame's own length, and a checksum may follow the frame. Bytes of
     // any other length are not a frame, but for example a shard's index.
-    let own = bytes.len().checked_sub(number(12) as usize).is_some_and(|behind| behind <= CHECKSUM);
-    own.then(|| number(4).into())
+    let is_frame =
+        bytes.len().checked_sub(number(12) as usize).is_some_and(|trailing| trailing <= CHECKSUM);
+    is_frame.then(|| number(4).into())
 }
 
 /// The most bytes that Zstandard frames decode to: the size that each states, otherwise what its blocks can
@@ -50,7 +51,7 @@ fn zstd_bound(mut bytes: &[u8]) -> Option<u64> {
         if magic != 0xFD2F_B528 {
             return None;
         }
-        let (descriptor, rest) = bytes.split_first()?;
+        let (descriptor, tail) = bytes.split_first()?;
         let single = descriptor & 0x20 != 0;
         let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
         let size_len = match descriptor >> 6 {
@@ -59,14 +60,19 @@ fn zstd_bound(mut bytes: &[u8]) -> Option<u64> {
             2 => 4,
             _ => 8,
         };
-        let rest = rest.get(usize::from(!single) + dictionary..)?;
-        let (stated, mut rest) = rest.split_at_checked(size_len)?;
+        let tail = tail.get(usize::from(!single) + dictionary..)?;
+        let (stated, mut remaining) = tail.split_at_checked(size_len)?;
         let mut raw = [0; 8];
         raw[..size_len].copy_from_slice(stated);
         let stated = u64::from_le_bytes(raw) + if size_len == 2 { 256 } else { 0 };
         let mut blocks = 0u64;
         loop {
-            let header = u32::from_le_bytes([*rest.first()?, *rest.get(1)?, *rest.get(2)?, 0]);
+            let header = u32::from_le_bytes([
+                *remaining.first()?,
+                *remaining.get(1)?,
+                *remaining.get(2)?,
+                0,
+            ]);
             let size = header >> 3;
             // Raw, one byte repeated, compressed.
             let (stored, decoded) = match header >> 1 & 3 {
@@ -75,12 +81,12 @@ fn zstd_bound(mut bytes: &[u8]) -> Option<u64> {
                 _ => (size, ZSTD_BLOCK),
             };
             blocks = blocks.saturating_add(decoded);
-            rest = rest.get(3..)?.get(stored as usize..)?;
+            remaining = remaining.get(3..)?.get(stored as usize..)?;
             if header & 1 == 1 {
                 break;
             }
         }
-        bytes = rest.get(if descriptor & 4 != 0 { 4 } else { 0 }..)?;
+        bytes = remaining.get(if descriptor & 4 != 0 { 4 } else { 0 }..)?;
         bound = bound.saturating_add(if size_len == 0 { blocks } else { stated });
     }
     Some(bound)

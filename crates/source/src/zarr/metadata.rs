@@ -123,8 +123,8 @@ impl ShardIndex {
                 .with_remedy("rewrite the array with the index codecs bytes and crc32c")
         };
         let codecs = configuration["index_codecs"].as_array().ok_or_else(unknown)?;
-        let [bytes, rest @ ..] = &codecs[..] else { return Err(unknown()) };
-        let names: Vec<Option<&str>> = rest.iter().map(codec_name).collect();
+        let [bytes, others @ ..] = &codecs[..] else { return Err(unknown()) };
+        let names: Vec<Option<&str>> = others.iter().map(codec_name).collect();
         let checksum = match names[..] {
             [] => false,
             [Some("crc32c")] => true,
@@ -317,7 +317,8 @@ fn check_chunks(
     dtype: Option<DType>,
 ) -> Result<(u64, u64)> {
     let size = dtype.map_or(8, DType::size) as u64;
-    let product = |lengths: &[u64]| lengths.iter().try_fold(1u64, |all, one| all.checked_mul(*one));
+    let product =
+        |lengths: &[u64]| lengths.iter().try_fold(1u64, |all, length| all.checked_mul(*length));
     let fits = |lengths: &[u64]| lengths.len() == shape.len() && !lengths.contains(&0);
     let decoded = inner.unwrap_or(chunk);
     if !fits(chunk) || !fits(decoded) {

@@ -32,7 +32,7 @@ use crate::meaning::{Known, Placed, Subject};
 use crate::{Access, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Source, whole_runs};
 
 /// Reads below this size take longer to find chunks than to decode them.
-const WORTHWHILE: usize = 1 << 20;
+const MIN_READ_BYTES: usize = 1 << 20;
 
 /// Whether `path` is a folder or a file of a Zarr dataset.
 pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
@@ -167,7 +167,8 @@ impl Source for ZarrSource {
         let row = self.info.row_bytes().max(1);
         // The rows are held as decoded, in scratch and in the output.
         let affordable = (budget / 3 / row).max(1);
-        whole_runs(WORTHWHILE.div_ceil(row), self.chunk_rows, affordable).min(self.info.shape.rows)
+        whole_runs(MIN_READ_BYTES.div_ceil(row), self.chunk_rows, affordable)
+            .min(self.info.shape.rows)
     }
 
     fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {

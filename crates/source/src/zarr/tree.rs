@@ -74,8 +74,8 @@ impl ZarrTree {
     }
 
     fn node(&self, path: &str) -> Option<Node> {
-        if let Some(known) = self.nodes.borrow().get(path) {
-            return known.clone();
+        if let Some(cached) = self.nodes.borrow().get(path) {
+            return cached.clone();
         }
         let node = self.folder(path).and_then(|folder| Node::read(&folder).ok()?);
         self.nodes.borrow_mut().insert(path.to_owned(), node.clone());
@@ -148,13 +148,14 @@ impl ZarrTree {
     fn numbers(&self, path: &str) -> Option<Vec<f64>> {
         let array = self.node(path)?.array?;
         let dtype = array.dtype?;
-        let count = array.shape.iter().try_fold(1usize, |all, one| all.checked_mul(*one))?;
+        let count = array.shape.iter().try_fold(1usize, |all, length| all.checked_mul(*length))?;
         let long = array.shape.iter().filter(|length| **length != 1).count();
         if count > MAX_LIST || long > 1 {
             return None;
         }
         let zarrs = open_zarrs(&self.folder(path)?, &array.stored).ok()?;
-        let all = ArraySubset::new_with_shape(array.shape.iter().map(|one| *one as u64).collect());
+        let all =
+            ArraySubset::new_with_shape(array.shape.iter().map(|length| *length as u64).collect());
         let bytes = retrieve(&zarrs, &all).ok()?;
         Some(to_f64(&bytes, dtype, cfg!(target_endian = "big")))
     }

@@ -96,7 +96,7 @@ fn every_axis_can_be_named() {
 }
 
 #[test]
-fn what_no_axes_can_name_is_an_error_and_no_reason_to_take_the_picture() {
+fn arrays_without_possible_axes_are_errors_even_beside_a_picture() {
     let series = options(None, None);
     refused("series.h5", &series, ErrorKind::Unsupported, &["/Data", "4-D", "2x7x9x12"]);
     refused("series.h5", &options(None, Some("1yxb")), ErrorKind::Conflict, &["/Data", "axis 1"]);

@@ -34,8 +34,8 @@ fn refusal(path: &Path) -> Error {
 /// The numbers in braces after `key` in a header, found without the reader under test.
 fn list(header: &Path, key: &str) -> Vec<f64> {
     let text = fs::read_to_string(header).unwrap();
-    let (_, rest) = text.split_once(&format!("\n{key} = {{")).unwrap();
-    let (list, _) = rest.split_once('}').unwrap();
+    let (_, tail) = text.split_once(&format!("\n{key} = {{")).unwrap();
+    let (list, _) = tail.split_once('}').unwrap();
     list.split(',').map(|number| number.trim().parse().unwrap()).collect()
 }
 
@@ -159,7 +159,7 @@ fn the_emit_crop_brings_its_bad_bands_names_and_ignore_value() {
 }
 
 #[test]
-fn what_the_headers_of_the_derived_cubes_say_travels() {
+fn headers_of_derived_cubes_are_read() {
     let Some(m3) = shared("derived/m3_scaled.dat") else { return };
     let source = open(&m3, None);
     let info = source.info();
@@ -381,19 +381,19 @@ fn of_several_candidates_the_one_of_the_right_size_is_taken() {
 
 #[test]
 fn two_candidates_of_the_right_size_are_ambiguous_unless_one_is_named_like_the_interleave() {
-    let (one, other) = (counting(SIZE), vec![7; SIZE]);
-    let folder = Folder::new(&[("x.hdr", KEYS.as_bytes()), ("x.dat", &one), ("x.raw", &other)]);
+    let (first, other) = (counting(SIZE), vec![7; SIZE]);
+    let folder = Folder::new(&[("x.hdr", KEYS.as_bytes()), ("x.dat", &first), ("x.raw", &other)]);
     let error = refusal(&folder.path("x.hdr"));
     assert_eq!(error.kind(), ErrorKind::Ambiguous);
     assert!(error.what().contains("x.dat, x.raw"), "{error}");
     assert_eq!(folder.data_opened_by("x.raw"), "x.raw");
 
-    let folder = Folder::new(&[("x.hdr", KEYS.as_bytes()), ("x.bsq", &one), ("x.BIL", &other)]);
+    let folder = Folder::new(&[("x.hdr", KEYS.as_bytes()), ("x.bsq", &first), ("x.BIL", &other)]);
     assert_eq!(folder.data_opened_by("x.hdr"), "x.BIL");
-    let folder = Folder::new(&[("x.hdr", KEYS.as_bytes()), ("x.bsq", &one), ("x.raw", &other)]);
+    let folder = Folder::new(&[("x.hdr", KEYS.as_bytes()), ("x.bsq", &first), ("x.raw", &other)]);
     assert_eq!(folder.data_opened_by("x.hdr"), "x.raw");
     // A second name of the same file is not a second candidate.
-    let folder = Folder::new(&[("x.hdr", KEYS.as_bytes()), ("x.dat", &one)]);
+    let folder = Folder::new(&[("x.hdr", KEYS.as_bytes()), ("x.dat", &first)]);
     fs::hard_link(folder.path("x.dat"), folder.path("x.raw")).unwrap();
     assert_eq!(folder.data_opened_by("x.hdr"), "x.dat");
 }
@@ -491,8 +491,8 @@ fn gzip_that_is_short_damaged_or_none_is_an_error() {
     read(&sound).unwrap();
     read(&gzip(&counting(SIZE + 5))).unwrap();
     let mut damaged = sound.clone();
-    let place = damaged.len() - 6; // in the checksum
-    damaged[place] ^= 1;
+    let position = damaged.len() - 6; // in the checksum
+    damaged[position] ^= 1;
     for (data, what) in [
         (gzip(&counting(SIZE - 1)), "the compressed data end before byte 48"),
         (sound[..sound.len() - 20].to_vec(), "the compressed data end before byte 48"),

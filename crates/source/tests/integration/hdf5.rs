@@ -206,7 +206,7 @@ fn attributes_travel_along() {
 }
 
 #[test]
-fn what_does_not_fit_is_left_out_with_a_note() {
+fn lists_that_do_not_fit_are_skipped_with_a_note() {
     let info = info("misfit.h5", None);
     assert_eq!(info.wavelength, None);
     assert!(
@@ -324,7 +324,7 @@ fn links_and_equal_names_are_sorted_out() {
 }
 
 #[test]
-fn what_is_no_cube_is_refused() {
+fn other_arrays_are_refused() {
     for (name, words) in [
         ("image", "2-D"),
         ("complex", "holds"),

@@ -115,10 +115,10 @@ pub fn survive_damage(name: &str) {
 }
 
 fn read_what_opens(path: &Path, options: &OpenOptions, copy: u64) {
-    const MOST_VALUES: usize = 1 << 20;
+    const MAX_VALUES: usize = 1 << 20;
     let error = match hsipack_source::open(path, options) {
         Err(error) => error,
-        Ok(source) if source.info().shape.values() > MOST_VALUES => return,
+        Ok(source) if source.info().shape.values() > MAX_VALUES => return,
         Ok(source) => {
             let rows = source.info().shape.rows;
             match source.read_rows(0..rows, &mut hsipack_source::RowBuffer::new()) {

@@ -94,16 +94,16 @@ fn gdal_metadata_give_the_bands_their_meaning() {
 }
 
 #[test]
-fn what_the_reader_guessed_or_left_out_is_said() {
-    let said = |name: &str, what: &str| {
+fn guesses_and_omissions_are_noted() {
+    let has_note = |name: &str, what: &str| {
         let source = open(&fixture(name), None);
         let notes = source.info().notes.join("; ");
         assert!(notes.contains(what), "{name}: {notes}");
     };
-    said("tiff/rgb.tif", "RGB");
-    said("tiff/pages_pyramid.tif", "5 pages are reduced copies");
-    said("tiff/pages_white_is_zero.tif", "zero is white");
-    said("tiff/sparse_tiles.tif", "lacks some");
+    has_note("tiff/rgb.tif", "RGB");
+    has_note("tiff/pages_pyramid.tif", "5 pages are reduced copies");
+    has_note("tiff/pages_white_is_zero.tif", "zero is white");
+    has_note("tiff/sparse_tiles.tif", "lacks some");
 }
 
 #[test]

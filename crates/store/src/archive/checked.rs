@@ -10,24 +10,24 @@ use flate2::Crc;
 pub struct Checked<R> {
     inner: R,
     crc: Crc,
-    left: u64,
+    remaining: u64,
     expected: u32,
 }
 
 impl<R: Read> Checked<R> {
     /// The `size` bytes of `inner`, whose CRC-32 must be `expected`.
     pub fn new(inner: R, size: u64, expected: u32) -> Self {
-        Self { inner, crc: Crc::new(), left: size, expected }
+        Self { inner, crc: Crc::new(), remaining: size, expected }
     }
 }
 
 impl<R: Read> Read for Checked<R> {
     fn read(&mut self, out: &mut [u8]) -> Result<usize> {
-        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(out.len());
+        let most = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(out.len());
         let count = self.inner.read(&mut out[..most])?;
         self.crc.update(&out[..count]);
-        self.left -= count as u64;
-        if count > 0 && self.left == 0 {
+        self.remaining -= count as u64;
+        if count > 0 && self.remaining == 0 {
             let invalid = |what| Error::new(ErrorKind::InvalidData, what);
             if self.crc.sum() != self.expected {
                 return Err(invalid("the checksum in the zip archive does not match"));
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_archive_says_has_to_be_true() {
+    fn wrong_size_or_checksum_is_an_error() {
         let mut crc = Crc::new();
         crc.update(b"cube");
         let read = |size, crc| {

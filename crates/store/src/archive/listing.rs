@@ -5,11 +5,11 @@ use hsipack_format::{Error, Result};
 use super::{Member, MemberLocation, names};
 
 /// Maximum number of members. Archives of cubes have fewer.
-pub const MOST_MEMBERS: usize = 100_000;
+pub const MAX_MEMBERS: usize = 100_000;
 /// Maximum total length of all names in bytes.
-const MOST_NAMES: usize = 64 << 20;
+const MAX_NAMES_BYTES: usize = 64 << 20;
 /// Maximum total size in bytes of the kept starts of members.
-const MOST_HEADS: usize = 64 << 20;
+const MAX_HEADS_BYTES: usize = 64 << 20;
 
 /// The members and folders found in an archive.
 #[derive(Debug, Default)]
@@ -19,8 +19,8 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    pub fn add(&mut self, name: String, size: u64, place: MemberLocation) {
-        self.members.push(Member { name, size, place, head: Box::default() });
+    pub fn add(&mut self, name: String, size: u64, location: MemberLocation) {
+        self.members.push(Member { name, size, location, head: Box::default() });
     }
 
     /// The members, after checking that their names do not conflict.
@@ -50,9 +50,9 @@ impl Tally {
     pub fn count(&mut self, name: usize) -> Result<()> {
         self.members += usize::from(name > 0);
         self.names += name + 1;
-        if self.members > MOST_MEMBERS || self.names > MOST_NAMES {
+        if self.members > MAX_MEMBERS || self.names > MAX_NAMES_BYTES {
             return Err(Error::unsupported(format!(
-                "the archive has more than {MOST_MEMBERS} files"
+                "the archive has more than {MAX_MEMBERS} files"
             ))
             .with_remedy("unpack it, and give the folder"));
         }
@@ -62,7 +62,7 @@ impl Tally {
     /// Keeps a member's first bytes, while there is room for them.
     pub fn keep(&mut self, head: Box<[u8]>) -> Box<[u8]> {
         self.heads += head.len();
-        if self.heads > MOST_HEADS { Box::default() } else { head }
+        if self.heads > MAX_HEADS_BYTES { Box::default() } else { head }
     }
 }
 

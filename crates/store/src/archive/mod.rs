@@ -16,7 +16,7 @@
 //! | `checked.rs` | comparing bytes with the checksum in a zip archive |
 //!
 //! The content of an archive is not trusted: names that lead out of it, links, devices, two members with the same name, more
-//! than [`MOST_MEMBERS`] members and impossible sizes are errors. Only the archive's directory is held in memory.
+//! than [`MAX_MEMBERS`] members and impossible sizes are errors. Only the archive's directory is held in memory.
 
 mod checked;
 mod listing;
@@ -41,7 +41,7 @@ use self::zip::Method;
 use crate::window::Window;
 
 pub use self::checked::Checked;
-pub use self::listing::MOST_MEMBERS;
+pub use self::listing::MAX_MEMBERS;
 
 /// Number of bytes copied at a time.
 const PIECE: usize = 1 << 20;
@@ -86,7 +86,7 @@ pub struct Member {
     pub name: String,
     /// Its length in bytes, as the archive says.
     pub size: u64,
-    place: MemberLocation,
+    location: MemberLocation,
     /// Its first bytes, if they were kept.
     head: Box<[u8]>,
 }
@@ -123,8 +123,8 @@ struct Identity {
 }
 
 impl Identity {
-    fn of(file: &File, len: u64, is_object: bool, told: &Path) -> Result<Self> {
-        let meta = file.metadata().map_err(|error| Error::io(told, "cannot read", error))?;
+    fn of(file: &File, len: u64, is_object: bool, shown_path: &Path) -> Result<Self> {
+        let meta = file.metadata().map_err(|error| Error::io(shown_path, "cannot read", error))?;
         let on_disk = (meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec());
         Ok(Self { len, on_disk: (!is_object).then_some(on_disk) })
     }
@@ -139,7 +139,7 @@ pub struct Archive {
     /// The file.
     path: PathBuf,
     /// The name that users know.
-    told: PathBuf,
+    shown_path: PathBuf,
     kind: Kind,
     open: OpenFile,
     identity: Identity,
@@ -149,16 +149,21 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Lists the archive at `path`, which `open` opens. Users know it as `told`. If `is_object`, the file stands for an object.
+    /// Lists the archive at `path`, which `open` opens. Users know it as `shown_path`. If `is_object`, the file stands for an object.
     ///
     /// # Errors
     /// If it cannot be read, is damaged, or contains something that no archive of cubes contains: names that lead out of it,
     /// links, devices, several members with the same name, too many members.
-    pub(crate) fn open(path: &Path, told: &Path, open: OpenFile, is_object: bool) -> Result<Self> {
-        let kind = Kind::of(path).ok_or_else(|| Error::bug("no archive").at(told))?;
+    pub(crate) fn open(
+        path: &Path,
+        shown_path: &Path,
+        open: OpenFile,
+        is_object: bool,
+    ) -> Result<Self> {
+        let kind = Kind::of(path).ok_or_else(|| Error::bug("no archive").at(shown_path))?;
         let list = || {
             let (file, len) = open(path)?;
-            let identity = Identity::of(&file, len, is_object, told)?;
+            let identity = Identity::of(&file, len, is_object, shown_path)?;
             let window = Window::whole(file, len);
             let members = match kind {
                 Kind::Zip => zip::list(BufReader::new(window), len)?.members()?,
@@ -174,14 +179,14 @@ impl Archive {
             };
             Ok((identity, members))
         };
-        let (identity, members) = list().map_err(|error: Error| error.at(told))?;
-        let (path, told) = (path.to_owned(), told.to_owned());
-        Ok(Self { path, told, kind, open, identity, members, stream: Mutex::default() })
+        let (identity, members) = list().map_err(|error: Error| error.at(shown_path))?;
+        let (path, shown_path) = (path.to_owned(), shown_path.to_owned());
+        Ok(Self { path, shown_path, kind, open, identity, members, stream: Mutex::default() })
     }
 
     /// The name that users know.
-    pub fn told(&self) -> &Path {
-        &self.told
+    pub fn shown_path(&self) -> &Path {
+        &self.shown_path
     }
 
     /// Its files, in archive order.
@@ -204,7 +209,7 @@ impl Archive {
             let whole = start.checked_add(member.size).is_some_and(|end| end <= len);
             whole.then(|| Window::new(file, start, member.size))
         };
-        let placed = match &member.place {
+        let placed = match &member.location {
             MemberLocation::Tar { start } if self.kind == Kind::Tar => {
                 let (file, len) = self.file()?;
                 (file, len, *start)
@@ -260,7 +265,7 @@ impl Archive {
     /// # Errors
     /// If it cannot be read, or is damaged.
     pub fn verify(&self, number: usize) -> Result<()> {
-        match &self.members[number].place {
+        match &self.members[number].location {
             MemberLocation::Zip(_) => self.copy(number, &mut |_| Ok(())),
             MemberLocation::Tar { .. } => Ok(()),
         }
@@ -282,7 +287,7 @@ impl Archive {
         number: usize,
         visit: &mut dyn FnMut(usize, &mut MemberBytes<'_>) -> Result<()>,
     ) -> Result<()> {
-        let start_of = |number: usize| match self.members[number].place {
+        let start_of = |number: usize| match self.members[number].location {
             MemberLocation::Tar { start } => start,
             MemberLocation::Zip(_) => 0,
         };
@@ -292,15 +297,15 @@ impl Archive {
             _ => Stream::new(Window::whole(self.file()?.0, self.identity.len)),
         };
         // Members are sorted by position.
-        let next = self.members.partition_point(|member| match member.place {
+        let next = self.members.partition_point(|member| match member.location {
             MemberLocation::Tar { start } => start < bytes.position(),
             MemberLocation::Zip(_) => true,
         });
         for number in next..=number {
             let gap = start_of(number) - bytes.position();
             bytes.skip(gap).map_err(|error| self.bad_member(error, number))?;
-            let (archive, left) = (self, self.members[number].size);
-            let mut member = MemberBytes { bytes: &mut bytes, archive, number, left };
+            let (archive, remaining) = (self, self.members[number].size);
+            let mut member = MemberBytes { bytes: &mut bytes, archive, number, remaining };
             visit(number, &mut member)?;
             member.pass()?;
         }
@@ -311,7 +316,7 @@ impl Archive {
     /// A reader for a member that is not in a stream. For a zip archive, it compares the checksum at the end.
     fn reader(&self, number: usize, buffer: usize) -> Result<Box<dyn Read>> {
         let member = &self.members[number];
-        let MemberLocation::Zip(entry) = &member.place else {
+        let MemberLocation::Zip(entry) = &member.location else {
             let window = self.in_place(number)?;
             let window = window.ok_or_else(|| Error::bug("a stream has no places"))?;
             return Ok(Box::new(window));
@@ -336,13 +341,13 @@ impl Archive {
     ) -> Result<()> {
         let size = self.members[number].size;
         let mut piece = vec![0; PIECE.min(size as usize)];
-        let mut left = size;
-        while left > 0 {
-            let most = piece.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let mut remaining = size;
+        while remaining > 0 {
+            let most = piece.len().min(usize::try_from(remaining).unwrap_or(usize::MAX));
             match reader.read(&mut piece[..most]) {
                 Ok(0) => return Err(self.bad_member(ErrorKind::UnexpectedEof.into(), number)),
                 Ok(read) => {
-                    left -= read as u64;
+                    remaining -= read as u64;
                     sink(&piece[..read])?;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -355,17 +360,17 @@ impl Archive {
     /// Opens the archive, if it is still the one that was listed.
     fn file(&self) -> Result<(File, u64)> {
         let (file, len) = (self.open)(&self.path)?;
-        let identity = Identity::of(&file, len, self.identity.on_disk.is_none(), &self.told)?;
+        let identity = Identity::of(&file, len, self.identity.on_disk.is_none(), &self.shown_path)?;
         match identity == self.identity {
             true => Ok((file, identity.len)),
             false => Err(Error::damaged("the archive was replaced or changed while it was read")
-                .at(&self.told)
+                .at(&self.shown_path)
                 .with_remedy("run the command again when no other program is writing the archive")),
         }
     }
 
     fn of_member(&self, error: Error, number: usize) -> Error {
-        error.at(self.told.join(&self.members[number].name))
+        error.at(self.shown_path.join(&self.members[number].name))
     }
 
     fn bad_member(&self, error: std::io::Error, number: usize) -> Error {
@@ -375,7 +380,11 @@ impl Archive {
                 Error::malformed(format!("damaged in the archive: {error}"))
             }
             _ => {
-                return Error::io(self.told.join(&self.members[number].name), "cannot read", error);
+                return Error::io(
+                    self.shown_path.join(&self.members[number].name),
+                    "cannot read",
+                    error,
+                );
             }
         };
         self.of_member(wrong.with_remedy(DAMAGED).caused_by(error), number)
@@ -392,7 +401,7 @@ pub struct MemberBytes<'a> {
     bytes: &'a mut Stream,
     archive: &'a Archive,
     number: usize,
-    left: u64,
+    remaining: u64,
 }
 
 impl MemberBytes<'_> {
@@ -407,16 +416,16 @@ impl MemberBytes<'_> {
 
     /// Skips the bytes that were not read.
     fn pass(&mut self) -> Result<()> {
-        let left = std::mem::take(&mut self.left);
-        self.bytes.skip(left).map_err(|error| self.archive.bad_member(error, self.number))
+        let remaining = std::mem::take(&mut self.remaining);
+        self.bytes.skip(remaining).map_err(|error| self.archive.bad_member(error, self.number))
     }
 }
 
 impl Read for MemberBytes<'_> {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(out.len());
+        let most = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(out.len());
         let count = self.bytes.read(&mut out[..most])?;
-        self.left -= count as u64;
+        self.remaining -= count as u64;
         Ok(count)
     }
 }

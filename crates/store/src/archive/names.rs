@@ -68,7 +68,7 @@ pub(super) fn check_distinct(names: &[(&str, bool)]) -> Result<()> {
                 _ => "a file and a folder",
             }
         } else if !first_is_folder
-            && second.strip_prefix(first).is_some_and(|rest| rest.starts_with('/'))
+            && second.strip_prefix(first).is_some_and(|suffix| suffix.starts_with('/'))
         {
             "a file and a folder"
         } else {

@@ -76,7 +76,7 @@ struct Said {
 pub(super) fn list(stream: &mut impl Forward) -> Result<Listing> {
     let (mut listing, mut tally) = (Listing::default(), Tally::default());
     let mut position = 0u64;
-    let mut said = Said::default();
+    let mut extended = Said::default();
     loop {
         let mut block = [0; BLOCK as usize];
         stream.read_exact(&mut block).map_err(|error| cut_short(error, &listing))?;
@@ -92,7 +92,7 @@ pub(super) fn list(stream: &mut impl Forward) -> Result<Listing> {
             || kind.is_gnu_longlink()
             || kind.is_pax_local_extensions()
             || kind.is_pax_global_extensions();
-        let size = if is_extension { declared } else { said.size.unwrap_or(declared) };
+        let size = if is_extension { declared } else { extended.size.unwrap_or(declared) };
         let start = position + BLOCK;
         position = start
             .checked_add(size)
@@ -102,11 +102,11 @@ pub(super) fn list(stream: &mut impl Forward) -> Result<Listing> {
         let padded = position - start;
         if is_extension {
             let text = extension(stream, size, padded).map_err(|error| after(error, &listing))?;
-            take(&mut said, kind, text).map_err(|error| after(error, &listing))?;
+            take(&mut extended, kind, text).map_err(|error| after(error, &listing))?;
             continue;
         }
-        let raw = said.name.take().unwrap_or_else(|| header.path_bytes().into_owned());
-        said = Said::default();
+        let raw = extended.name.take().unwrap_or_else(|| header.path_bytes().into_owned());
+        extended = Said::default();
         tally.count(raw.len())?;
         let name = names::checked(&raw)?;
         check_kind(kind).map_err(|error| error.within(format_args!("'{name}'")))?;
@@ -143,20 +143,20 @@ fn extension(stream: &mut impl Forward, size: u64, padded: u64) -> Result<Vec<u8
 }
 
 /// Reads the fields of the next member from a text of this kind.
-fn take(said: &mut Said, kind: EntryType, mut text: Vec<u8>) -> Result<()> {
+fn take(extended: &mut Said, kind: EntryType, mut text: Vec<u8>) -> Result<()> {
     if kind.is_gnu_longname() {
         while text.last() == Some(&0) {
             text.pop();
         }
-        said.name = Some(text);
+        extended.name = Some(text);
     } else if kind.is_pax_local_extensions() {
         for field in PaxExtensions::new(&text) {
             let field = field.map_err(|error| malformed(&error))?;
             match field.key_bytes() {
-                b"path" => said.name = Some(field.value_bytes().to_vec()),
+                b"path" => extended.name = Some(field.value_bytes().to_vec()),
                 b"size" => {
                     let size = field.value().ok().and_then(|text| text.parse().ok());
-                    said.size =
+                    extended.size =
                         Some(size.ok_or_else(|| malformed(&"a size that is not a number"))?);
                 }
                 key if key.starts_with(b"GNU.sparse.") => return Err(sparse()),

@@ -58,7 +58,7 @@ fn write(name: &str, bytes: &[u8]) -> Written {
 }
 
 fn open(written: &Written) -> Result<Archive> {
-    Archive::open(&written.path, Path::new("told/x"), crate::small::open, false)
+    Archive::open(&written.path, Path::new("told/x"), crate::bounded_read::open, false)
 }
 
 fn copied(archive: &Archive, number: usize) -> Result<Vec<u8>> {
@@ -233,7 +233,7 @@ fn links_devices_and_names_that_lead_out_are_errors() {
 }
 
 #[test]
-fn what_a_zip_says_of_a_member_has_to_be_true() {
+fn zip_members_that_differ_from_their_headers_are_errors() {
     let entry = |bytes: &[u8], name: &[u8]| {
         bytes.windows(name.len()).rposition(|window| window == name).unwrap() - 46
     };
@@ -247,9 +247,9 @@ fn what_a_zip_says_of_a_member_has_to_be_true() {
     for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
         let sound = zipped(method, false);
         let at = entry(&sound, b"in/a.bin");
-        let with = |place: usize, patch: &[u8]| {
+        let with = |offset: usize, patch: &[u8]| {
             let mut bytes = sound.clone();
-            bytes[place..place + patch.len()].copy_from_slice(patch);
+            bytes[offset..offset + patch.len()].copy_from_slice(patch);
             member(&bytes).unwrap_err()
         };
         assert!(with(at + 16, b"\x01\x02\x03\x04").to_string().contains("checksum"));
@@ -297,7 +297,7 @@ fn archives_that_promise_too_much_are_refused_before_memory_is_taken() {
 
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
-    (0..MOST_MEMBERS + 1).for_each(|number| zip.start_file(number.to_string(), options).unwrap());
+    (0..MAX_MEMBERS + 1).for_each(|number| zip.start_file(number.to_string(), options).unwrap());
     assert!(refusal("a.zip", &zip.finish().unwrap().into_inner()).contains("more than 100000"));
 
     let mut header = Header::new_gnu();
@@ -338,10 +338,10 @@ proptest::proptest! {
             2 => ("a.tar", tarred(|_| {})),
             _ => ("a.tgz", gzipped(&tarred(|_| {}))),
         };
-        for (place, byte) in changes {
+        for (offset, byte) in changes {
             // The directory of a zip archive is short and at the end.
             let len = if at_the_end { bytes.len().min(400) } else { bytes.len() };
-            let at = bytes.len() - 1 - place % len;
+            let at = bytes.len() - 1 - offset % len;
             bytes[at] = byte;
         }
         let written = write(name, &bytes);

@@ -76,7 +76,7 @@ pub(super) fn list(mut file: impl Read + Seek, len: u64) -> Result<Listing> {
         // Each is at most 64 KiB long.
         let mut texts = vec![0; lengths.iter().sum()];
         bytes.read_exact(&mut texts).map_err(cannot_read)?;
-        let (raw, rest) = texts.split_at(lengths[0]);
+        let (raw, tail) = texts.split_at(lengths[0]);
         let name = names::checked(raw)?;
         let within = |error: Error| error.within(format_args!("'{name}'"));
         check_kind(&fixed).map_err(within)?;
@@ -84,7 +84,7 @@ pub(super) fn list(mut file: impl Read + Seek, len: u64) -> Result<Listing> {
             listing.folders.push(name);
             continue;
         }
-        let (entry, size) = entry(&fixed, &rest[..lengths[1]], &directory, len).map_err(within)?;
+        let (entry, size) = entry(&fixed, &tail[..lengths[1]], &directory, len).map_err(within)?;
         listing.add(name, size, MemberLocation::Zip(entry));
     }
     if bytes.limit() > 0 {
@@ -131,15 +131,15 @@ fn entry(
 fn extra_of_large(mut extra: &[u8]) -> impl Iterator<Item = u64> {
     const LARGE: u16 = 1;
     let mut found: &[u8] = &[];
-    while let Some((head, rest)) = extra.split_at_checked(4) {
-        let Some((field, rest)) = rest.split_at_checked(usize::from(u16_at(head, 2))) else {
+    while let Some((head, tail)) = extra.split_at_checked(4) {
+        let Some((field, after)) = tail.split_at_checked(usize::from(u16_at(head, 2))) else {
             break;
         };
         if u16_at(head, 0) == LARGE {
             found = field;
             break;
         }
-        extra = rest;
+        extra = after;
     }
     found.chunks_exact(8).map(|bytes| u64_at(bytes, 0))
 }
@@ -193,14 +193,14 @@ fn find_directory(file: &mut (impl Read + Seek), len: u64) -> Result<Directory> 
     if let Some(locator) = locator.filter(|locator| locator.starts_with(b"PK\x06\x07")) {
         // If other bytes precede the archive, the position in the locator is not the position in the file.
         let places = [Some(u64_at(locator, 8)), end.checked_sub((LOCATOR + END_64) as u64)];
-        let mut records = places.into_iter().flatten().filter_map(|place| {
-            let inside = place.checked_add(END_64 as u64).is_some_and(|end| end <= len);
-            let record = inside.then(|| bytes_at(file, place, END_64).ok()).flatten()?;
-            record.starts_with(b"PK\x06\x06").then_some((place, record))
+        let mut records = places.into_iter().flatten().filter_map(|position| {
+            let inside = position.checked_add(END_64 as u64).is_some_and(|end| end <= len);
+            let record = inside.then(|| bytes_at(file, position, END_64).ok()).flatten()?;
+            record.starts_with(b"PK\x06\x06").then_some((position, record))
         });
         let found = records.next();
-        let (place, record) = found.ok_or_else(|| unsound("a record at its end is missing"))?;
-        end = place;
+        let (position, record) = found.ok_or_else(|| unsound("a record at its end is missing"))?;
+        end = position;
         disks = [u32_at(&record, 16), u32_at(&record, 20)];
         (entries, size, offset) = (u64_at(&record, 32), u64_at(&record, 40), u64_at(&record, 48));
     }
@@ -212,8 +212,9 @@ fn find_directory(file: &mut (impl Read + Seek), len: u64) -> Result<Directory> 
         return Err(unsound("its directory is too small for its files"));
     }
     let start = end.checked_sub(size).ok_or_else(|| unsound("its directory is cut short"))?;
-    let is_at =
-        |file: &mut _, place: u64| bytes_at(file, place, 4).is_ok_and(|sign| sign == b"PK\x01\x02");
+    let is_at = |file: &mut _, position: u64| {
+        bytes_at(file, position, 4).is_ok_and(|sign| sign == b"PK\x01\x02")
+    };
     if entries == 0 || offset == start || !is_at(file, offset) {
         let before = start.checked_sub(offset);
         let before = before.ok_or_else(|| unsound("its directory lies before its start"))?;
@@ -222,10 +223,10 @@ fn find_directory(file: &mut (impl Read + Seek), len: u64) -> Result<Directory> 
     Ok(Directory { start: offset, len: size, entries, before: 0 })
 }
 
-/// The `count` bytes at `place`.
-fn bytes_at(file: &mut (impl Read + Seek), place: u64, count: usize) -> Result<Vec<u8>> {
+/// The `count` bytes at `position`.
+fn bytes_at(file: &mut (impl Read + Seek), position: u64, count: usize) -> Result<Vec<u8>> {
     let mut bytes = vec![0; count];
-    file.seek(SeekFrom::Start(place)).map_err(cannot_read)?;
+    file.seek(SeekFrom::Start(position)).map_err(cannot_read)?;
     file.read_exact(&mut bytes).map_err(cannot_read)?;
     Ok(bytes)
 }

@@ -15,7 +15,7 @@ use crate::folder::Folder;
 use crate::metadata::MetadataFiles;
 use crate::rows::{self, Chunks, Part};
 use crate::shard::ShardFile;
-use crate::{memory, remote, small};
+use crate::{bounded_read, memory, remote};
 
 /// An image, mask or target array of a stack.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl ChunkArray {
     ) -> Result<Self> {
         let folder = stack.join(name);
         let file = folder.join("zarr.json");
-        let meta = ArrayMeta::parse(&files.read(&file, small::METADATA)?)
+        let meta = ArrayMeta::parse(&files.read(&file, bounded_read::METADATA)?)
             .map_err(|error| error.at(&file))?;
         let axes = axes(&meta);
         let (len, grid) = meta.samples_and_grid(axes).map_err(|error| error.at(&file))?;
@@ -184,8 +184,8 @@ impl ChunkArray {
     /// If it cannot be read or its index is damaged.
     pub fn shard(&self, shard: usize) -> Result<Arc<ShardFile>> {
         let mut open = self.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(place) = open.iter().position(|(number, _)| *number == shard) {
-            return Ok(open[place].1.clone());
+        if let Some(index) = open.iter().position(|(number, _)| *number == shard) {
+            return Ok(open[index].1.clone());
         }
         let file = Arc::new(self.open_shard(shard)?);
         if open.len() == OPEN_SHARDS {
@@ -333,13 +333,13 @@ impl ChunkArray {
             self.shard(shard)?.ask_ahead(chunks.map(|chunk| first + chunk));
         }
         let mut chunks = StoredChunks { array: self, index, stored };
-        let mut rest = out;
+        let mut remaining = out;
         for down in grid.chunk_rows(&rows) {
             let rows = grid.rows_in(down, &rows);
-            let (out, after) = rest.split_at_mut(rows.len() * self.row_bytes());
+            let (out, after) = remaining.split_at_mut(rows.len() * self.row_bytes());
             let part = Part { down, rows, columns: columns.clone(), bands: None };
             rows::take(grid, self.meta.dtype.size(), &part, &mut chunks, decoded, out)?;
-            rest = after;
+            remaining = after;
         }
         Ok(())
     }
@@ -398,11 +398,11 @@ const STORED_CHUNK: u64 = codec::MAX_CHUNK as u64 + (1 << 20);
 fn read_into(path: &Path, bytes: &mut Vec<u8>) -> Result<bool> {
     bytes.clear();
     if remote::is_url(path) {
-        let read = small::read_if_there(path, STORED_CHUNK)?;
+        let read = bounded_read::read_if_there(path, STORED_CHUNK)?;
         return Ok(read.map(|read| *bytes = read).is_some());
     }
-    let (file, len) = match small::open(path) {
-        Err(error) if small::is_missing(&error) => return Ok(false),
+    let (file, len) = match bounded_read::open(path) {
+        Err(error) if bounded_read::is_missing(&error) => return Ok(false),
         opened => opened?,
     };
     if len > STORED_CHUNK {

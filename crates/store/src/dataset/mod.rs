@@ -26,7 +26,7 @@ use crate::folder::{self, Folder};
 use crate::metadata::MetadataFiles;
 use crate::remote::ShardTails;
 use crate::samples::{self, Source, wrong_sum};
-use crate::{memory, remote, small};
+use crate::{bounded_read, memory, remote};
 
 /// A packed dataset.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub struct Dataset {
 
 /// Whether the folder `path` is a packed dataset, or claims to be one.
 pub fn is_packed(path: &Path) -> bool {
-    let root = || small::read(&path.join("zarr.json"), small::METADATA);
+    let root = || bounded_read::read(&path.join("zarr.json"), bounded_read::METADATA);
     folder::steadily(path, root).is_ok_and(|text| matches!(parse_root(&text), Ok(Some(_))))
 }
 
@@ -62,7 +62,7 @@ impl Dataset {
         let sums = || {
             let files = MetadataFiles::of(path, !settled)?;
             let root = read_root(&files, path)?;
-            let text = files.read(&path.join(SHA256SUMS), small::SUMS)?;
+            let text = files.read(&path.join(SHA256SUMS), bounded_read::SUMS)?;
             let sums = checksums::parse(&text).map_err(|error| error.at(path.join(SHA256SUMS)))?;
             check_sums(&files, path, &sums)?;
             Ok((checksums::sha256(&text), files.version(), (files, root, sums)))
@@ -110,7 +110,7 @@ impl Dataset {
             let dataset = if remote::is_url(path) {
                 match Self::open_looking(path, settled) {
                     // Not checked in advance, because that would cost a round trip.
-                    Err(error) if small::is_missing(&error) => Self::open_foreign(path)?,
+                    Err(error) if bounded_read::is_missing(&error) => Self::open_foreign(path)?,
                     opened => opened?,
                 }
             } else if path.join(SHA256SUMS).exists() {
@@ -169,7 +169,7 @@ impl Dataset {
             let files = MetadataFiles::of(path, false)?;
             let root = read_root(&files, path)?;
             // Damaged datasets are opened too, so `SHA256SUMS` need not be readable.
-            let sums = files.read(&path.join(SHA256SUMS), small::SUMS).ok();
+            let sums = files.read(&path.join(SHA256SUMS), bounded_read::SUMS).ok();
             let sums = sums.map_or_else(|| sums_of(&files, path).map(String::into_bytes), Ok)?;
             Ok((checksums::sha256(&sums), None, (files, root)))
         };
@@ -235,8 +235,8 @@ impl Dataset {
             stack.masks.retain(|mask| !added.contains(&mask.name()));
         }
         self.samples = self.samples.first(len, &names_of(&self.stacks)).map_err(of_samples)?;
-        for (place, stack) in self.stacks.iter_mut().enumerate() {
-            let len = self.samples.ids_in(place).len();
+        for (number, stack) in self.stacks.iter_mut().enumerate() {
+            let len = self.samples.ids_in(number).len();
             stack.arrays_mut().for_each(|array| array.cut(len));
         }
         if self.stacks.iter().any(|stack| stack.image.is_empty()) {
@@ -326,7 +326,7 @@ impl Dataset {
 fn check_sums(files: &MetadataFiles, path: &Path, sums: &[(String, String)]) -> Result<()> {
     for (name, sum) in sums.iter().filter(|(name, _)| name != SAMPLES) {
         let file = path.join(name);
-        let text = files.read(&file, small::METADATA)?;
+        let text = files.read(&file, bounded_read::METADATA)?;
         if checksums::sha256(&text) != *sum {
             return Err(wrong_sum(file));
         }
@@ -356,7 +356,7 @@ fn read_samples(
             }
         }
         Some(Source::Text(text)) => text,
-        None => files.read(&file, small::SAMPLES)?,
+        None => files.read(&file, bounded_read::SAMPLES)?,
     };
     let read = check_count(&text, stacks).and_then(|()| {
         let samples = Samples::decode(text, &names)?;
@@ -372,8 +372,9 @@ fn read_root(files: &MetadataFiles, path: &Path) -> Result<Root> {
             .at(path)
             .with_remedy(remedy!["give the folder that ", Command::Convert, " wrote"]));
     }
-    let own = parse_root(&files.read(&file, small::METADATA)?).map_err(|error| error.at(&file))?;
-    let Some(root) = own else {
+    let parsed =
+        parse_root(&files.read(&file, bounded_read::METADATA)?).map_err(|error| error.at(&file))?;
+    let Some(root) = parsed else {
         return Err(Error::malformed("a Zarr store, but not one that hsipack packed")
             .at(path)
             .with_remedy(remedy!["pack it with ", Command::Convert]));
@@ -396,7 +397,7 @@ fn sums_of(files: &MetadataFiles, path: &Path) -> Result<String> {
         names.extend(arrays.into_iter().map(|array| format!("{name}/{array}/zarr.json")));
     }
     let contents = names.into_iter().map(|file| {
-        let most = if file == SAMPLES { small::SAMPLES } else { small::METADATA };
+        let most = if file == SAMPLES { bounded_read::SAMPLES } else { bounded_read::METADATA };
         let content = files.read(&path.join(&file), most)?;
         Ok((file, content))
     });
@@ -431,8 +432,8 @@ fn names_of(stacks: &[Stack]) -> Vec<&str> {
 }
 
 fn check_samples(samples: &Samples, stacks: &[Stack]) -> Result<()> {
-    for (place, stack) in stacks.iter().enumerate() {
-        let (cubes, listed) = (stack.image.len(), samples.ids_in(place).len());
+    for (number, stack) in stacks.iter().enumerate() {
+        let (cubes, listed) = (stack.image.len(), samples.ids_in(number).len());
         if cubes != listed {
             return Err(Error::damaged(format!(
                 "stack {} holds {cubes} cubes, but {listed} samples are listed",

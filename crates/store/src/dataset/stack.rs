@@ -11,7 +11,7 @@ use hsipack_format::{DType, Error, Result, codec};
 use super::array::{ChunkArray, decode_chunk};
 use crate::folder::Folder;
 use crate::metadata::MetadataFiles;
-use crate::{memory, small};
+use crate::{bounded_read, memory};
 
 /// The cubes of one shape.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub struct Stack {
 impl Stack {
     pub(super) fn open(root: &Arc<Folder>, files: &MetadataFiles, name: String) -> Result<Self> {
         let folder = root.path().join(&name);
-        zarr::parse_group(&files.read(&folder.join("zarr.json"), small::METADATA)?)
+        zarr::parse_group(&files.read(&folder.join("zarr.json"), bounded_read::METADATA)?)
             .map_err(|error| error.at(folder.join("zarr.json")))?;
         let image = ChunkArray::open_image(root, files, &folder)?;
         let (mut masks, mut targets, mut geo_arrays) = (Vec::new(), Vec::new(), Vec::new());
@@ -93,7 +93,7 @@ impl Stack {
 /// these names; masks have three axes.
 fn geo_array(files: &MetadataFiles, stack: &Path, array: &str) -> Result<Option<&'static str>> {
     let Some(name) = cf::NAMES.into_iter().find(|name| *name == array) else { return Ok(None) };
-    let meta = files.read(&stack.join(array).join("zarr.json"), small::METADATA)?;
+    let meta = files.read(&stack.join(array).join("zarr.json"), bounded_read::METADATA)?;
     // Location arrays of other libraries may have types and codecs that cannot be parsed here. Masks never have
     // these.
     let is_mask = ArrayMeta::parse(&meta).is_ok_and(|meta| meta.shape.len() == 3);
@@ -106,8 +106,8 @@ fn read_coordinate(files: &MetadataFiles, folder: &Path, len: usize) -> Result<O
     if !files.has(&file)? {
         return Ok(None);
     }
-    let meta =
-        ArrayMeta::parse(&files.read(&file, small::METADATA)?).map_err(|error| error.at(&file))?;
+    let meta = ArrayMeta::parse(&files.read(&file, bounded_read::METADATA)?)
+        .map_err(|error| error.at(&file))?;
     if meta.shape != [len as u64]
         || meta.file_shape != meta.shape
         || meta.chunk_shape.is_some()
@@ -119,7 +119,7 @@ fn read_coordinate(files: &MetadataFiles, folder: &Path, len: usize) -> Result<O
         return Err(Error::unsupported(format!("a list of {len} values")).at(file));
     }
     let chunk = folder.join("c/0");
-    let stored = files.read(&chunk, small::METADATA)?;
+    let stored = files.read(&chunk, bounded_read::METADATA)?;
     let mut bytes = memory::zeroed(len * 8, "a list of wavelengths")?;
     decode_chunk(&meta, &stored, true, &mut bytes).map_err(|error| error.at(chunk))?;
     let (values, _) = bytes.as_chunks::<8>();

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// Maximum size in bytes of a block with more than one chunk. It is the size of one request.
-const MOST: u64 = 4 << 20;
+const MAX_BLOCK_BYTES: u64 = 4 << 20;
 /// Cubes smaller than this (in bytes) share a block: one file for each mask would be too many.
 const LEAST: u64 = 512 << 10;
 
@@ -34,7 +34,9 @@ pub(super) fn cut(chunks: &[Option<Range<u64>>], per_sample: usize) -> Vec<Range
                     // hsipack never writes overlapping chunks.
                     Some(piece.start..piece.end.max(span.end))
                 }
-                Some(piece) if span.end - piece.start <= MOST => Some(piece.start..span.end),
+                Some(piece) if span.end - piece.start <= MAX_BLOCK_BYTES => {
+                    Some(piece.start..span.end)
+                }
                 Some(piece) => {
                     blocks.push(piece);
                     Some(span)
@@ -61,8 +63,8 @@ fn join_overlapping(blocks: Vec<Range<u64>>) -> Vec<Range<u64>> {
 
 /// The block that contains `span`.
 pub(super) fn holding(blocks: &[Range<u64>], span: &Range<u64>) -> Option<usize> {
-    let place = blocks.partition_point(|block| block.start <= span.start).checked_sub(1)?;
-    (span.end <= blocks[place].end).then_some(place)
+    let index = blocks.partition_point(|block| block.start <= span.start).checked_sub(1)?;
+    (span.end <= blocks[index].end).then_some(index)
 }
 
 /// The blocks that overlap `span`.
@@ -94,7 +96,10 @@ mod tests {
         let blocks = cut(&chunks, 20);
         assert_eq!(blocks[0].start, 0);
         assert!(blocks.iter().any(|block| block.end == 20 * 1_200_000), "{blocks:?}");
-        assert!(blocks.iter().all(|block| block.end - block.start <= MOST), "{blocks:?}");
+        assert!(
+            blocks.iter().all(|block| block.end - block.start <= MAX_BLOCK_BYTES),
+            "{blocks:?}"
+        );
         assert!(blocks.len() <= 16, "{blocks:?}");
     }
 
@@ -112,9 +117,9 @@ mod tests {
             per_sample in 1usize..9,
         ) {
             let mut at = 0;
-            let chunks: Vec<Option<Range<u64>>> = lens.iter().map(|(len, there)| {
+            let chunks: Vec<Option<Range<u64>>> = lens.iter().map(|(len, is_present)| {
                 at += len + 7;
-                there.then(|| at - len..at)
+                is_present.then(|| at - len..at)
             }).collect();
             let blocks = cut(&chunks, per_sample);
             prop_assert!(blocks.windows(2).all(|pair| pair[0].end <= pair[1].start));
@@ -123,7 +128,7 @@ mod tests {
                 let block = holding(&blocks, span).unwrap();
                 prop_assert_eq!(touched(&blocks, span), block..block + 1);
             }
-            let most = wanted.map(|span| span.end - span.start).max().unwrap_or(0).max(MOST);
+            let most = wanted.map(|span| span.end - span.start).max().unwrap_or(0).max(MAX_BLOCK_BYTES);
             prop_assert!(blocks.iter().all(|block| block.end - block.start <= most));
         }
     }

@@ -120,26 +120,26 @@ mod tests {
     #[test]
     fn a_claim_excludes_others_until_it_is_released_or_its_owner_is_gone() {
         let folder = tempfile::tempdir().unwrap();
-        let (one, other) = (Claims::open(folder.path()), Claims::open(folder.path()));
+        let (first, other) = (Claims::open(folder.path()), Claims::open(folder.path()));
         let next = BlockName { offset: 8192, ..BLOCK };
-        assert!(one.claim(BLOCK) && one.claim(BLOCK));
-        assert!(!other.claim(BLOCK) && other.claim(next) && !one.claim(next));
+        assert!(first.claim(BLOCK) && first.claim(BLOCK));
+        assert!(!other.claim(BLOCK) && other.claim(next) && !first.claim(next));
         other.release(BLOCK);
         assert!(!other.claim(BLOCK), "only its owner can release a claim");
-        one.release(BLOCK);
-        assert!(other.claim(BLOCK) && !one.claim(BLOCK));
+        first.release(BLOCK);
+        assert!(other.claim(BLOCK) && !first.claim(BLOCK));
         drop(other);
-        assert!(one.claim(BLOCK) && one.claim(next));
+        assert!(first.claim(BLOCK) && first.claim(next));
     }
 
     #[test]
     fn blocks_next_to_each_other_are_claimed_separately() {
         let folder = tempfile::tempdir().unwrap();
-        let (one, other) = (Claims::open(folder.path()), Claims::open(folder.path()));
+        let (first, other) = (Claims::open(folder.path()), Claims::open(folder.path()));
         let blocks = (0..100).map(|at| BlockName { shard: 7, offset: 4 * at, len: 4 });
         let blocks: Vec<BlockName> = blocks.collect();
-        assert!(blocks.iter().all(|block| one.claim(*block)));
-        blocks.iter().step_by(2).for_each(|block| one.release(*block));
+        assert!(blocks.iter().all(|block| first.claim(*block)));
+        blocks.iter().step_by(2).for_each(|block| first.release(*block));
         let free: Vec<bool> = blocks.iter().map(|block| other.claim(*block)).collect();
         assert!(free.iter().enumerate().all(|(at, free)| *free == (at % 2 == 0)), "{free:?}");
     }
@@ -148,11 +148,11 @@ mod tests {
     fn without_the_file_nothing_is_claimed_and_everything_is_free() {
         let folder = tempfile::tempdir().unwrap();
         let gone = folder.path().join("gone");
-        let (one, other) = (Claims::open(&gone), Claims::open(&gone));
-        assert!(one.claim(BLOCK) && other.claim(BLOCK));
+        let (first, other) = (Claims::open(&gone), Claims::open(&gone));
+        assert!(first.claim(BLOCK) && other.claim(BLOCK));
         std::fs::create_dir(&gone).unwrap();
-        one.open_again(&gone);
+        first.open_again(&gone);
         other.open_again(&gone);
-        assert!(one.claim(BLOCK) && !other.claim(BLOCK));
+        assert!(first.claim(BLOCK) && !other.claim(BLOCK));
     }
 }

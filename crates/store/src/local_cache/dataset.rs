@@ -210,10 +210,10 @@ impl CachedShard {
         span: &Range<u64>,
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Option<Result<()>> {
-        let place = blocks::holding(&self.blocks.spans, span)?;
-        let block = self.blocks.first + place as u32;
+        let index = blocks::holding(&self.blocks.spans, span)?;
+        let block = self.blocks.first + index as u32;
         let open = self.shared.open(block)?;
-        let start = self.blocks.spans[place].start;
+        let start = self.blocks.spans[index].start;
         let taken = open.with(span.start - start..span.end - start, take);
         match taken.is_some() {
             true => drop(self.shared.read.fetch_add(span.end - span.start, Ordering::Relaxed)),
@@ -268,7 +268,7 @@ impl CachedShard {
 
     /// The number of the block at `span`.
     fn number_of(&self, span: &Range<u64>) -> Option<u32> {
-        let place = blocks::holding(&self.blocks.spans, span)?;
-        (self.blocks.spans[place] == *span).then(|| self.blocks.first + place as u32)
+        let index = blocks::holding(&self.blocks.spans, span)?;
+        (self.blocks.spans[index] == *span).then(|| self.blocks.first + index as u32)
     }
 }

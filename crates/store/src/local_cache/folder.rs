@@ -11,7 +11,7 @@ use hsipack_format::codec::CHECKSUM_LEN;
 use hsipack_format::crc::crc32c;
 use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
 
-use crate::{remote, small};
+use crate::{bounded_read, remote};
 
 /// Tells backup programs to skip this folder (<https://bford.info/cachedir/>), and tells hsipack that the folder is a
 /// cache of this layout.
@@ -52,11 +52,11 @@ impl BlockName {
 
     /// The block that a file name stands for, and whether it is being written.
     fn parse(name: &str) -> Option<(Self, bool)> {
-        let (name, rest) = name.split_once('.').unwrap_or((name, ""));
+        let (name, suffix) = name.split_once('.').unwrap_or((name, ""));
         let mut numbers = name.split('-').map(|digits| u64::from_str_radix(digits, 16).ok());
         let mut next = || numbers.next().flatten();
         let block = Self { shard: next()?, offset: next()?, len: next()? };
-        (block.file() == name).then_some((block, !rest.is_empty()))
+        (block.file() == name).then_some((block, !suffix.is_empty()))
     }
 }
 
@@ -148,7 +148,7 @@ impl CacheFolder {
     }
 
     fn is_tagged(&self) -> Result<bool> {
-        let tag = small::read_if_there(&self.path.join(TAG), 4096)?;
+        let tag = bounded_read::read_if_there(&self.path.join(TAG), 4096)?;
         Ok(tag.is_some_and(|tag| tag == TAG_TEXT.as_bytes()))
     }
 
@@ -258,7 +258,7 @@ impl CacheFolder {
         for folder in self.folders()? {
             for (block, _) in blocks_in(&folder).into_iter().filter(|(_, is_part)| !is_part) {
                 let path = folder.join(&block.file);
-                let is_whole = match small::read_if_there(&path, block.name.file_bytes()) {
+                let is_whole = match bounded_read::read_if_there(&path, block.name.file_bytes()) {
                     // The block was dropped meanwhile.
                     Ok(None) => continue,
                     Ok(Some(bytes)) => is_whole(&bytes, block.name),
@@ -339,8 +339,8 @@ fn is_unfinished(entry: &fs::DirEntry) -> bool {
 
 /// Whether an open file is still at `path`.
 fn is_at(file: &File, path: &Path) -> bool {
-    let (Ok(open), Ok(there)) = (file.metadata(), fs::metadata(path)) else { return false };
-    (open.dev(), open.ino()) == (there.dev(), there.ino())
+    let (Ok(open), Ok(at_path)) = (file.metadata(), fs::metadata(path)) else { return false };
+    (open.dev(), open.ino()) == (at_path.dev(), at_path.ino())
 }
 
 /// A block's file in a dataset's folder.
@@ -454,7 +454,7 @@ pub(super) fn used(folder: &Path) -> Option<SystemTime> {
 fn info(folder: &Path) -> CachedInfo {
     let blocks = blocks_in(folder);
     let whole = blocks.iter().filter(|(_, is_part)| !is_part).map(|(block, _)| block.name);
-    let about = small::read_if_there(&folder.join(ABOUT), 1 << 16).ok().flatten();
+    let about = bounded_read::read_if_there(&folder.join(ABOUT), 1 << 16).ok().flatten();
     let about: Option<serde_json::Value> =
         about.and_then(|text| serde_json::from_slice(&text).ok());
     let url = about.and_then(|about| about.get("url")?.as_str().map(str::to_owned));
@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_deleted_and_counted_no_more() {
+    fn leftovers_of_killed_processes_are_deleted() {
         let folder = tempfile::tempdir().unwrap();
         let cache = CacheFolder::create(&folder.path().join("cache")).unwrap();
         let dataset = cache.dataset("f1");

@@ -19,9 +19,9 @@ use crate::stores::FileMapper;
 use crate::{regular_file, writeback};
 
 /// How long nothing is written after a disk error.
-const REST: Duration = Duration::from_secs(30);
+const RETRY_DELAY: Duration = Duration::from_secs(30);
 /// If there is no room, the folder is searched for changes by other processes at most this often.
-const LOOK: Duration = Duration::from_secs(5);
+const RECOUNT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// State that the readers and the writer of a dataset in the cache share.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl CacheState {
 
     pub(super) fn refused(&self, error: &Error) {
         let mut table = self.lock();
-        table.rest_until = Some(Instant::now() + REST);
+        table.rest_until = Some(Instant::now() + RETRY_DELAY);
         table.problem = Some(error.to_string());
     }
 
@@ -274,8 +274,8 @@ impl CacheState {
         }
         // Files that the user deleted must no longer be counted.
         self.cache.recount(locked)?;
-        let there = found(&self.folder);
-        self.lock().are_there(there);
+        let present = found(&self.folder);
+        self.lock().are_there(present);
         Ok(true)
     }
 
@@ -286,7 +286,7 @@ impl CacheState {
     ) -> bool {
         let mut table = self.lock();
         let when = when(&mut table);
-        let is_due = when.is_none_or(|when| when.elapsed() >= LOOK);
+        let is_due = when.is_none_or(|when| when.elapsed() >= RECOUNT_INTERVAL);
         if is_due {
             *when = Some(Instant::now());
         }

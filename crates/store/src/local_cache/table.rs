@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::block::OpenBlock;
 use super::folder::BlockName;
-use super::uses::{Expected, Latest, NEVER};
+use super::uses::{Expected, Latest, UNUSED};
 
 #[derive(Debug, Default)]
 pub(super) struct BlockTable {
@@ -50,9 +50,9 @@ pub(super) struct ShardBlocks {
 }
 
 impl BlockTable {
-    /// A table without open shards. The blocks `there` are in the folder.
-    pub(super) fn new(there: HashSet<BlockName>, may_be_open: usize) -> Self {
-        Self { others: there, may_be_open, ..Self::default() }
+    /// A table without open shards. The blocks `present` are in the folder.
+    pub(super) fn new(present: HashSet<BlockName>, may_be_open: usize) -> Self {
+        Self { others: present, may_be_open, ..Self::default() }
     }
 
     /// Adds a shard; returns its number and blocks.
@@ -137,7 +137,7 @@ impl BlockTable {
 
     /// Number of steps until any loader needs a block.
     fn until(&self, block: u32) -> u64 {
-        self.expected.iter().map(|(_, expected)| expected.until(block)).min().unwrap_or(NEVER)
+        self.expected.iter().map(|(_, expected)| expected.until(block)).min().unwrap_or(UNUSED)
     }
 
     fn note(&mut self, block: u32) {
@@ -180,8 +180,8 @@ impl BlockTable {
     /// The block that is needed last, if it is needed later than block `new`. It stays recorded as existing.
     pub(super) fn victim(&mut self, new: u32) -> Option<(u32, BlockName)> {
         let again = self.expected.iter().map(|(_, expected)| expected.until_again(new));
-        let wanted = again.min().unwrap_or(NEVER);
-        if wanted == NEVER {
+        let wanted = again.min().unwrap_or(UNUSED);
+        if wanted == UNUSED {
             return None;
         }
         let mut latest = std::mem::take(&mut self.latest);

@@ -3,7 +3,7 @@
 use std::collections::{BinaryHeap, VecDeque};
 
 /// Maximum number of uses in an epoch. If there are more, the epoch is not recorded.
-const MOST: usize = 2 << 20;
+const MAX_USES: usize = 2 << 20;
 /// Uses of a block within 1/256 of an epoch count as one use.
 const PARTS: u32 = 256;
 
@@ -40,7 +40,7 @@ impl Gathering {
             return;
         }
         *noted = step + 1;
-        self.full = self.uses.by_step.len() == MOST;
+        self.full = self.uses.by_step.len() == MAX_USES;
         self.uses.by_step.push((step, block));
     }
 
@@ -57,8 +57,8 @@ impl Gathering {
 impl Uses {
     /// The first step from `from` on that needs the block.
     fn next(&self, block: u32, from: u32) -> Option<u32> {
-        let place = self.by_block.partition_point(|entry| *entry < (block, from));
-        let (found, step) = self.by_block.get(place)?;
+        let index = self.by_block.partition_point(|entry| *entry < (block, from));
+        let (found, step) = self.by_block.get(index)?;
         (*found == block).then_some(*step)
     }
 }
@@ -68,7 +68,7 @@ impl Uses {
 pub(super) struct Expected {
     epochs: VecDeque<Epoch>,
     /// The step whose blocks are being requested.
-    asked: u64,
+    current: u64,
     /// The first step whose blocks may not be read yet.
     unread: u64,
     /// In the first epoch, the first use that is not over.
@@ -102,7 +102,7 @@ impl Expected {
 
     /// Adds an epoch after the others.
     pub(super) fn add(&mut self, number: u64, uses: Uses) {
-        let start = self.epochs.back().map_or(self.asked, Epoch::end);
+        let start = self.epochs.back().map_or(self.current, Epoch::end);
         self.epochs.push_back(Epoch { number, start, uses });
     }
 
@@ -113,14 +113,14 @@ impl Expected {
         let Some(epoch) = self.epochs.iter().find(|epoch| epoch.number == number) else {
             return (0, over);
         };
-        self.asked = epoch.start + u64::from(step);
+        self.current = epoch.start + u64::from(step);
         let before = self.unread;
-        self.unread = before.max(self.asked.saturating_sub(unread));
+        self.unread = before.max(self.current.saturating_sub(unread));
         while let Some(first) = self.epochs.front() {
             let until = u32::try_from(self.unread.saturating_sub(first.start)).unwrap_or(u32::MAX);
-            let rest = &first.uses.by_step[self.cursor..];
-            let passed = rest.partition_point(|(step, _)| *step < until);
-            over.extend(rest[..passed].iter().map(|(_, block)| *block));
+            let remaining = &first.uses.by_step[self.cursor..];
+            let passed = remaining.partition_point(|(step, _)| *step < until);
+            over.extend(remaining[..passed].iter().map(|(_, block)| *block));
             self.cursor += passed;
             if first.end() > self.unread {
                 break;
@@ -132,24 +132,24 @@ impl Expected {
     }
 
     /// Number of steps until an existing block is needed, counted from the first step that may not have read its blocks.
-    /// [`NEVER`] if no use is known.
+    /// [`UNUSED`] if no use is known.
     pub(super) fn until(&self, block: u32) -> u64 {
         self.next(block, self.unread)
     }
 
     /// The same for a block that was just fetched for the current step: the number of steps until it is needed again.
     pub(super) fn until_again(&self, block: u32) -> u64 {
-        self.next(block, self.asked + 1)
+        self.next(block, self.current + 1)
     }
 
     fn next(&self, block: u32, from: u64) -> u64 {
         let next = self.epochs.iter().find_map(|epoch| epoch.next(block, from));
-        next.map_or(NEVER, |step| step - self.unread)
+        next.map_or(UNUSED, |step| step - self.unread)
     }
 }
 
 /// No use is known.
-pub(super) const NEVER: u64 = u64::MAX;
+pub(super) const UNUSED: u64 = u64::MAX;
 
 /// Existing blocks, ordered by when they are needed. Entries may be out of date, so the time is checked again before a block
 /// is dropped.
@@ -209,11 +209,11 @@ mod tests {
         expected.add(8, uses(10, &[(2, 2), (9, 3)]));
         assert_eq!((expected.until(1), expected.until(2), expected.until(3)), (0, 3, 19));
         assert_eq!(expected.until_again(1), 5);
-        assert_eq!(expected.until(4), NEVER);
+        assert_eq!(expected.until(4), UNUSED);
         assert_eq!(expected.go_on(7, 1, 0), (1, vec![1]));
         assert_eq!((expected.until(1), expected.until(2)), (4, 2));
         assert_eq!(expected.go_on(7, 6, 0), (5, vec![2, 1]));
-        assert_eq!((expected.until(1), expected.until(2)), (NEVER, 6));
+        assert_eq!((expected.until(1), expected.until(2)), (UNUSED, 6));
         assert_eq!(expected.go_on(8, 0, 0), (4, vec![]));
         assert!(!expected.knows(7) && expected.knows(8));
         assert_eq!((expected.until(2), expected.until(3)), (2, 9));
@@ -223,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_wanted_until_it_is_read() {
+    fn requested_blocks_are_wanted_until_read() {
         let mut expected = Expected::default();
         expected.add(0, uses(4, &[(0, 1), (2, 2)]));
         expected.add(1, uses(4, &[(0, 2), (1, 1)]));
         assert_eq!(expected.go_on(0, 3, 3), (0, vec![]));
         assert_eq!((expected.until(1), expected.until_again(1)), (0, 5));
         assert_eq!(expected.go_on(1, 0, 3), (1, vec![1]));
-        assert_eq!((expected.until(1), expected.until(2), expected.until_again(2)), (4, 1, NEVER));
+        assert_eq!((expected.until(1), expected.until(2), expected.until_again(2)), (4, 1, UNUSED));
         assert_eq!(expected.go_on(1, 3, 3), (3, vec![2]));
         assert!(!expected.knows(0));
     }
@@ -252,10 +252,10 @@ mod tests {
                 latest.note(block as u32, *now);
             }
             let when = |block: u32| {
-                let (_, now, there) = times[block as usize];
-                there.then_some(now)
+                let (_, now, is_present) = times[block as usize];
+                is_present.then_some(now)
             };
-            let last = times.iter().filter(|(_, _, there)| *there).map(|(_, now, _)| *now).max();
+            let last = times.iter().filter(|(_, _, is_present)| *is_present).map(|(_, now, _)| *now).max();
             prop_assert_eq!(latest.take(when).map(|(_, now)| now), last);
         }
     }

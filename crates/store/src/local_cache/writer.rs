@@ -12,10 +12,10 @@ use crate::{memory, threads, writeback};
 /// Maximum number of bytes that wait to be written, or a sixteenth of the available memory if that is less (every process
 /// of a node has its own queue). Blocks that arrive while the queue is full are not kept, because a disk that is slower than
 /// the link must not delay readers. They can be kept in the next epoch, but then they are fetched a second time.
-const MOST: u64 = 2 << 30;
+const MAX_QUEUE_BYTES: u64 = 2 << 30;
 /// How long the waiting blocks are still written after the last reader is closed. Then the rest is dropped: a program must not
 /// be kept from ending for long by a slow disk.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The number of a block to be written, and its bytes.
 type Job = (u32, Arc<SpanBytes>);
@@ -53,8 +53,8 @@ struct Queue {
 impl Writer {
     pub(super) fn new() -> Self {
         let free = memory::available().map_or(u64::MAX, |available| available.bytes);
-        let most = MOST.min(free / 16);
-        Self { most, patience: PATIENCE, shared: Arc::default(), thread: Mutex::default() }
+        let most = MAX_QUEUE_BYTES.min(free / 16);
+        Self { most, patience: FLUSH_TIMEOUT, shared: Arc::default(), thread: Mutex::default() }
     }
 
     /// Queues a block to be written with `write`. Returns `false` if too many bytes wait.
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_program_that_ends_waits_for_the_disk_but_not_for_long() {
-        assert_eq!(written(20, PATIENCE), 20);
+        assert_eq!(written(20, FLUSH_TIMEOUT), 20);
         // 10 s of writing.
         assert!(written(10_000, Duration::ZERO) < 10_000);
     }

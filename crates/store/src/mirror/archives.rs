@@ -28,8 +28,8 @@ pub fn folder_of_archive(path: &Path) -> Result<PathBuf> {
             .with_remedy("unpack the outer archive, and give the inner one"));
     }
     // For a file that stands for an object, users know the object's URL.
-    let told = mirror.url_of(path).unwrap_or_else(|| path.to_owned());
-    mirror.place(path, &told)
+    let shown_path = mirror.url_of(path).unwrap_or_else(|| path.to_owned());
+    mirror.place(path, &shown_path)
 }
 
 /// The file or folder that stands for the target of a path that leads into an archive, whether the target exists or
@@ -38,16 +38,16 @@ pub fn folder_of_archive(path: &Path) -> Result<PathBuf> {
 /// # Errors
 /// Those of [`folder_of_archive`].
 pub fn inside_archive(path: &Path) -> Result<Option<PathBuf>> {
-    let mut place = PathBuf::new();
+    let mut location = PathBuf::new();
     let mut is_inside = false;
     for part in path.components() {
-        place.push(part);
-        if is_archive(&place) {
-            place = folder_of_archive(&place)?;
+        location.push(part);
+        if is_archive(&location) {
+            location = folder_of_archive(&location)?;
             is_inside = true;
         }
     }
-    Ok(is_inside.then(|| without_parents(&place)))
+    Ok(is_inside.then(|| without_parents(&location)))
 }
 
 /// Whether a file or folder stands for an archive, or for a member or folder in one.
@@ -74,12 +74,14 @@ impl Mirror {
         let below = path.strip_prefix(self.root.join(FOLDER)).ok()?;
         let mut parts = below.components();
         let number = parts.next()?.as_os_str().to_str()?.parse::<usize>().ok()?;
-        let told = locked(&self.archives).0.get(number)?.archive.told().to_owned();
+        let shown_path = locked(&self.archives).0.get(number)?.archive.shown_path().to_owned();
         let mut depth = 0usize;
         while let Some(part) = parts.next() {
             match part {
                 Component::ParentDir if depth == 0 => {
-                    return Some(told.parent().unwrap_or(Path::new("")).join(parts.as_path()));
+                    return Some(
+                        shown_path.parent().unwrap_or(Path::new("")).join(parts.as_path()),
+                    );
                 }
                 Component::ParentDir => depth -= 1,
                 Component::Normal(_) => depth += 1,
@@ -90,18 +92,20 @@ impl Mirror {
     }
 
     /// The folder of an archive. Creates the files of its members if they do not exist yet.
-    fn place(&self, path: &Path, told: &Path) -> Result<PathBuf> {
+    fn place(&self, path: &Path, shown_path: &Path) -> Result<PathBuf> {
         // Two threads may look for it at the same time.
         let _listed = locked(&self.listed);
         let number = {
             let archives = locked(&self.archives);
-            if let Some(placed) = archives.0.iter().find(|placed| placed.archive.told() == told) {
+            if let Some(placed) =
+                archives.0.iter().find(|placed| placed.archive.shown_path() == shown_path)
+            {
                 return Ok(placed.folder.clone());
             }
             archives.0.len()
         };
         let is_object = self.url_of(&without_parents(path)).is_some();
-        let archive = Archive::open(path, told, super::open_fetched, is_object)?;
+        let archive = Archive::open(path, shown_path, super::open_fetched, is_object)?;
         let folder = self.root.join(FOLDER).join(number.to_string());
         let placed = Arc::new(MirroredArchive { archive, folder: folder.clone() });
         self.make_files(&placed).inspect_err(|_| {
@@ -139,8 +143,8 @@ mod tests {
 
     use super::super::fetched_files::FetchedFiles;
     use super::*;
+    use crate::bounded_read;
     use crate::mirror::{pinning, prepare, session, url_of, with_urls};
-    use crate::small;
 
     const BYTES: usize = 100_000;
 
@@ -201,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_read_in_its_place_and_the_rest_when_it_is_opened() {
+    fn stored_members_are_read_in_the_archive_and_others_when_opened() {
         let folder = tempfile::tempdir().unwrap();
         let _session = session();
         for (archive, is_copied) in [
@@ -211,10 +215,10 @@ mod tests {
         ] {
             let inside = folder_of_archive(&archive).unwrap();
             let [a, b, c] = ["in/a", "in/b", "c"].map(|name| inside.join(name));
-            assert_eq!(small::head(&c, 7).unwrap(), content(3)[..7]);
+            assert_eq!(bounded_read::head(&c, 7).unwrap(), content(3)[..7]);
             prepare(&inside).unwrap();
             assert!(![&a, &b, &c].into_iter().any(|path| is_on_disk(path)));
-            let (window, pin) = pinning(|| small::window(&b).unwrap());
+            let (window, pin) = pinning(|| bounded_read::window(&b).unwrap());
             let mut read = Vec::new();
             { window }.read_to_end(&mut read).unwrap();
             assert!(read == content(2));
@@ -223,10 +227,10 @@ mod tests {
             // An earlier member of the stream is fetched too.
             assert_eq!(is_on_disk(&a), archive.ends_with("t.tar.gz"));
             assert!(!is_on_disk(&c));
-            assert!(small::read(&c, 1 << 20).unwrap() == content(3));
-            assert!(small::read(&a, 1 << 20).unwrap() == content(1));
+            assert!(bounded_read::read(&c, 1 << 20).unwrap() == content(3));
+            assert!(bounded_read::read(&a, 1 << 20).unwrap() == content(1));
             // A reader that needs a file gets one.
-            let (file, len) = small::open(&c).unwrap();
+            let (file, len) = bounded_read::open(&c).unwrap();
             assert!(len == BYTES as u64 && file.metadata().unwrap().len() == len);
             assert!(is_on_disk(&c));
         }
@@ -241,25 +245,26 @@ mod tests {
         bytes[BYTES / 2] ^= 1;
         fs::write(&archive, bytes).unwrap();
         let inside = folder_of_archive(&archive).unwrap();
-        let (window, pin) = pinning(|| small::window(&inside.join("in/a")));
+        let (window, pin) = pinning(|| bounded_read::window(&inside.join("in/a")));
         window.unwrap();
         for error in [
             pin.verify().unwrap_err(),
-            small::read(&inside.join("in/a"), 1 << 20).unwrap_err(),
-            small::open(&inside.join("in/a")).unwrap_err(),
+            bounded_read::read(&inside.join("in/a"), 1 << 20).unwrap_err(),
+            bounded_read::open(&inside.join("in/a")).unwrap_err(),
         ] {
             assert_eq!(error.path(), Some(archive.join("in/a").as_path()));
             assert!(error.what().contains("checksum"), "{error}");
         }
-        let (_, pin) = pinning(|| small::head(&inside.join("in/b"), 5).unwrap());
+        let (_, pin) = pinning(|| bounded_read::head(&inside.join("in/b"), 5).unwrap());
         pin.verify().unwrap();
     }
 
     #[test]
-    fn what_a_stream_passes_is_kept_while_nothing_has_to_give_way_for_it() {
+    fn passed_members_are_kept_while_there_is_room() {
         let folder = tempfile::tempdir().unwrap();
         let archive =
-            Archive::open(&tarred(folder.path()), Path::new("told"), small::open, false).unwrap();
+            Archive::open(&tarred(folder.path()), Path::new("told"), bounded_read::open, false)
+                .unwrap();
         let placed = Arc::new(MirroredArchive { archive, folder: folder.path().join("0") });
         let table = FetchedFiles::with_limit(folder.path(), Some(BYTES as u64 * 2 + 10));
         let files: Vec<PathBuf> = (0..3).map(|number| placed.file_of(number)).collect();
@@ -268,18 +273,18 @@ mod tests {
             fetched_files::empty(file, BYTES as u64).unwrap();
             table.add_member(file, &placed, number);
         }
-        let there = || files.iter().map(|file| is_on_disk(file)).collect::<Vec<_>>();
+        let on_disk = || files.iter().map(|file| is_on_disk(file)).collect::<Vec<_>>();
         // There is room for two files: fetching the last also fetches the first, but not the second.
         table.fetch(&files[2]).unwrap();
-        assert_eq!(there(), [true, false, true]);
+        assert_eq!(on_disk(), [true, false, true]);
         // Now go back. The file that was opened longest ago is dropped.
         table.fetch(&files[1]).unwrap();
-        assert_eq!(there().iter().filter(|there| **there).count(), 2);
+        assert_eq!(on_disk().iter().filter(|present| **present).count(), 2);
         assert!(fs::read(&files[1]).unwrap() == content(2));
         table.fetch(&files[0]).unwrap();
         table.fetch(&files[2]).unwrap();
         assert!(fs::read(&files[2]).unwrap() == content(3));
-        assert_eq!(there().iter().filter(|there| **there).count(), 2);
+        assert_eq!(on_disk().iter().filter(|present| **present).count(), 2);
     }
 
     #[test]
@@ -292,7 +297,7 @@ mod tests {
                 for (name, seed) in [("c", 3), ("in/b", 2), ("in/a", 1)] {
                     let path = inside.join(name);
                     scope.spawn(move || {
-                        assert!(small::read(&path, 1 << 20).unwrap() == content(seed));
+                        assert!(bounded_read::read(&path, 1 << 20).unwrap() == content(seed));
                     });
                 }
             }

@@ -51,7 +51,7 @@ pub(super) enum Origin {
 pub(super) struct Known {
     pub origin: Origin,
     pub len: u64,
-    pub there: There,
+    pub presence: Presence,
     /// Whether the checksum of a member that is read in place was compared.
     pub is_verified: bool,
     pub pins: usize,
@@ -60,7 +60,7 @@ pub(super) struct Known {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum There {
+pub(super) enum Presence {
     /// This many bytes from the beginning.
     Head(u64),
     /// The file is being fetched.
@@ -102,9 +102,9 @@ impl FetchedFiles {
     }
 
     fn add_known(&self, path: &Path, origin: Origin, len: u64) {
-        let there = if len == 0 { There::Whole } else { There::Head(0) };
-        let known = Known { origin, len, there, is_verified: false, pins: 0, opened: 0 };
-        self.lock().files.insert(path.to_owned(), known);
+        let presence = if len == 0 { Presence::Whole } else { Presence::Head(0) };
+        let entry = Known { origin, len, presence, is_verified: false, pins: 0, opened: 0 };
+        self.lock().files.insert(path.to_owned(), entry);
     }
 
     pub(super) fn files(&self) -> Vec<PathBuf> {
@@ -112,20 +112,20 @@ impl FetchedFiles {
     }
 
     pub(super) fn unpin(&self, path: &Path) {
-        if let Some(known) = self.lock().files.get_mut(path) {
-            known.pins -= 1;
+        if let Some(entry) = self.lock().files.get_mut(path) {
+            entry.pins -= 1;
         }
     }
 
     /// Waits until a file is not being fetched, and returns how much of it is there. `None` if the file stands for nothing.
-    fn there<'a>(&'a self, path: &Path) -> Option<(MutexGuard<'a, State>, There)> {
+    fn presence<'a>(&'a self, path: &Path) -> Option<(MutexGuard<'a, State>, Presence)> {
         let mut state = self.lock();
         loop {
-            match state.files.get(path)?.there {
-                There::Coming => {
+            match state.files.get(path)?.presence {
+                Presence::Coming => {
                     state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
-                there => return Some((state, there)),
+                presence => return Some((state, presence)),
             }
         }
     }
@@ -135,27 +135,27 @@ impl FetchedFiles {
         let member = self.member(path);
         let streamed = member.as_ref().filter(|(archive, _)| archive.archive.is_stream());
         let mut stream = None;
-        let Some((mut state, mut there)) = self.there(path) else { return Ok(()) };
-        if there != There::Whole
+        let Some((mut state, mut presence)) = self.presence(path) else { return Ok(()) };
+        if presence != Presence::Whole
             && let Some((archive, _)) = streamed
         {
             // Only one thread at a time reads a stream. While this thread waits, another one may fetch the file on its way.
             drop(state);
             stream = Some(archive.archive.stream());
-            let Some(now) = self.there(path) else { return Ok(()) };
-            (state, there) = now;
+            let Some(now) = self.presence(path) else { return Ok(()) };
+            (state, presence) = now;
         }
         let pin = pins(path);
         state.clock += 1;
         let clock = state.clock;
-        let Some(known) = state.files.get_mut(path) else { return Ok(()) };
-        known.opened = clock;
-        known.pins += usize::from(pin);
-        if there == There::Whole {
+        let Some(entry) = state.files.get_mut(path) else { return Ok(()) };
+        entry.opened = clock;
+        entry.pins += usize::from(pin);
+        if presence == Presence::Whole {
             return Ok(());
         }
-        known.there = There::Coming;
-        let (origin, len) = (known.origin.clone(), known.len);
+        entry.presence = Presence::Coming;
+        let (origin, len) = (entry.origin.clone(), entry.len);
         state.held += len;
         let fetched = self.make_room(&mut state);
         drop(state);
@@ -188,8 +188,8 @@ impl FetchedFiles {
         if !is_there {
             state.held -= len;
         }
-        if let Some(known) = state.files.get_mut(path) {
-            known.there = if is_there { There::Whole } else { There::Head(0) };
+        if let Some(entry) = state.files.get_mut(path) {
+            entry.presence = if is_there { Presence::Whole } else { Presence::Head(0) };
         }
         drop(state);
         self.changed.notify_all();
@@ -197,15 +197,15 @@ impl FetchedFiles {
 
     /// Fetches the first bytes of a file, unless they are there already.
     pub(super) fn fetch_head(&self, path: &Path, len: u64) -> Result<()> {
-        let Some((mut state, there)) = self.there(path) else { return Ok(()) };
-        let Some(known) = state.files.get_mut(path) else { return Ok(()) };
-        let len = len.min(known.len);
-        match there {
-            There::Head(have) if have < len => {}
+        let Some((mut state, presence)) = self.presence(path) else { return Ok(()) };
+        let Some(entry) = state.files.get_mut(path) else { return Ok(()) };
+        let len = len.min(entry.len);
+        match presence {
+            Presence::Head(have) if have < len => {}
             _ => return Ok(()),
         }
-        let origin = known.origin.clone();
-        known.there = There::Coming;
+        let origin = entry.origin.clone();
+        entry.presence = Presence::Coming;
         drop(state);
         let head = match &origin {
             Origin::Object { url, version } => remote::span(url, 0..len, version).map(Some),
@@ -217,8 +217,8 @@ impl FetchedFiles {
             let written = file.and_then(|file| file.write_all_at(&head.unwrap_or_default(), 0));
             written.map_err(|error| cannot_write(path, error))
         });
-        if let Some(known) = self.lock().files.get_mut(path) {
-            known.there = There::Head(if written.is_ok() && !is_dear { len } else { 0 });
+        if let Some(entry) = self.lock().files.get_mut(path) {
+            entry.presence = Presence::Head(if written.is_ok() && !is_dear { len } else { 0 });
         }
         self.changed.notify_all();
         if is_dear { self.fetch(path) } else { written }
@@ -247,19 +247,19 @@ impl FetchedFiles {
     /// Empties the files that were opened longest ago, until the held bytes are within the limit.
     fn make_room(&self, state: &mut State) -> Result<()> {
         while state.held > self.most(state.held)? {
-            let idle = state.files.iter().filter(|(_, known)| {
-                known.there == There::Whole && known.pins == 0 && known.len > 0
+            let idle = state.files.iter().filter(|(_, entry)| {
+                entry.presence == Presence::Whole && entry.pins == 0 && entry.len > 0
             });
-            let oldest = idle.min_by_key(|(_, known)| known.opened).map(|(path, _)| path.clone());
+            let oldest = idle.min_by_key(|(_, entry)| entry.opened).map(|(path, _)| path.clone());
             let Some(path) = oldest else {
                 // All files are in use. If the disk is full, writing fails.
                 return Ok(());
             };
-            let Some(known) = state.files.get_mut(&path) else { return Ok(()) };
-            let len = known.len;
+            let Some(entry) = state.files.get_mut(&path) else { return Ok(()) };
+            let len = entry.len;
             fs::remove_file(&path).map_err(|error| cannot_write(&path, error))?;
             empty(&path, len)?;
-            known.there = There::Head(0);
+            entry.presence = Presence::Head(0);
             state.held -= len;
         }
         Ok(())
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_opened_longest_ago_gives_way_and_what_is_open_stays() {
+    fn least_recently_opened_file_is_dropped_and_open_ones_stay() {
         let folder = tempfile::tempdir().unwrap();
         let (_bucket, table, paths) = table("mirror", folder.path(), 6);
         let mut held = None;
@@ -353,11 +353,11 @@ mod tests {
         assert!(!pin.is_empty());
         paths[1..].iter().for_each(|path| table.fetch(path).unwrap());
         assert_eq!(fs::read(&paths[0]).unwrap(), [0; 1000]);
-        assert_eq!(table.lock().files[&paths[0]].there, There::Whole);
+        assert_eq!(table.lock().files[&paths[0]].presence, Presence::Whole);
         table.unpin(&paths[0]);
         table.fetch(&paths[1]).unwrap();
         table.fetch(&paths[2]).unwrap();
-        assert_ne!(table.lock().files[&paths[0]].there, There::Whole);
+        assert_ne!(table.lock().files[&paths[0]].presence, Presence::Whole);
     }
 
     #[test]

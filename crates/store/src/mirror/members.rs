@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hsipack_format::{Error, ErrorKind, Result};
 
 use super::fetched_files::{
-    FetchedFiles, Known, Origin, There, cannot_write, free_bytes, write_piece,
+    FetchedFiles, Known, Origin, Presence, cannot_write, free_bytes, write_piece,
 };
 use super::mirrored_archive::MirroredArchive;
 use super::pins::pins;
@@ -28,9 +28,9 @@ impl FetchedFiles {
         let window = archive.archive.in_place(number)?;
         if window.is_some()
             && pins(path)
-            && let Some(known) = self.lock().files.get_mut(path)
+            && let Some(entry) = self.lock().files.get_mut(path)
         {
-            known.pins += 1;
+            entry.pins += 1;
         }
         Ok(window)
     }
@@ -38,15 +38,15 @@ impl FetchedFiles {
     /// Compares the checksum of a file that is read in place in an archive. Does this only the first time.
     pub(super) fn verify(&self, path: &Path) -> Result<()> {
         let Some((archive, number)) = self.member(path) else { return Ok(()) };
-        let to_do = |known: &Known| known.there != There::Whole && !known.is_verified;
+        let to_do = |entry: &Known| entry.presence != Presence::Whole && !entry.is_verified;
         if !self.lock().files.get(path).is_some_and(to_do)
             || archive.archive.in_place(number)?.is_none()
         {
             return Ok(());
         }
         archive.archive.verify(number)?;
-        if let Some(known) = self.lock().files.get_mut(path) {
-            known.is_verified = true;
+        if let Some(entry) = self.lock().files.get_mut(path) {
+            entry.is_verified = true;
         }
         Ok(())
     }
@@ -96,17 +96,17 @@ impl FetchedFiles {
     fn begin_passing(&self, path: &Path) -> Result<Option<u64>> {
         let mut state = self.lock();
         let held = state.held;
-        let Some(known) = state.files.get(path) else { return Ok(None) };
-        let len = known.len;
-        let is_head = matches!(known.there, There::Head(_));
+        let Some(entry) = state.files.get(path) else { return Ok(None) };
+        let len = entry.len;
+        let is_head = matches!(entry.presence, Presence::Head(_));
         if !is_head || held.saturating_add(len) > self.most(held)? {
             return Ok(None);
         }
         state.held += len;
         state.clock += 1;
         let clock = state.clock;
-        if let Some(known) = state.files.get_mut(path) {
-            (known.there, known.opened) = (There::Coming, clock);
+        if let Some(entry) = state.files.get_mut(path) {
+            (entry.presence, entry.opened) = (Presence::Coming, clock);
         }
         Ok(Some(clock))
     }
@@ -120,7 +120,7 @@ impl FetchedFiles {
             return Ok(());
         }
         let gb = |bytes: u64| bytes as f64 / 1e9;
-        let name = archive.archive.told().join(&archive.archive.members()[number].name);
+        let name = archive.archive.shown_path().join(&archive.archive.members()[number].name);
         let folder = self.root.parent().unwrap_or(&self.root).display().to_string();
         let error = format!(
             "unpacking it takes {:.3} GB in {folder}, but only {:.3} GB are free there",

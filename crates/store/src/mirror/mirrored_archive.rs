@@ -30,10 +30,11 @@ impl Archives {
     /// Replaces a path below the mirror's folder, at the start of a text, with the name that users know. `None` if it
     /// does not belong to an archive.
     pub(super) fn told(&self, below: &str) -> Option<String> {
-        let rest = below.strip_prefix(FOLDER)?.strip_prefix('/')?;
-        let digits = rest.find(|character: char| !character.is_ascii_digit()).unwrap_or(rest.len());
-        let (number, rest) = rest.split_at(digits);
+        let numbered = below.strip_prefix(FOLDER)?.strip_prefix('/')?;
+        let digits =
+            numbered.find(|character: char| !character.is_ascii_digit()).unwrap_or(numbered.len());
+        let (number, inner) = numbered.split_at(digits);
         let placed = self.0.get(number.parse::<usize>().ok()?)?;
-        Some(format!("{}{rest}", placed.archive.told().display()))
+        Some(format!("{}{inner}", placed.archive.shown_path().display()))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Many formats of cubes have libraries that need a file, with other files beside it. So the objects below a URL get files
 //! with the same names in a folder among the system's temporary files. At first these are empty files of the right length.
-//! All of them are opened through [`small`](crate::small), which fetches a file when it is opened: only its beginning if
+//! All of them are opened through [`bounded_read`](crate::bounded_read), which fetches a file when it is opened: only its beginning if
 //! that is enough, or all of it. If the fetched files take up more than half of the free disk space, the files that were
 //! opened longest ago are emptied again. The files of an open cube are pinned ([`pinning`]): they stay.
 //!
@@ -113,26 +113,26 @@ fn holding(path: &Path) -> Option<Arc<Mirror>> {
     present.mirror.as_ref().filter(|mirror| path.starts_with(&mirror.root)).cloned()
 }
 
-/// The mirror, for creating a file or folder for `place`, a URL or an archive.
-fn mirror_for(place: &Path) -> Result<Arc<Mirror>> {
+/// The mirror, for creating a file or folder for `target`, a URL or an archive.
+fn mirror_for(target: &Path) -> Result<Arc<Mirror>> {
     let mut present = locked(&PRESENT);
     if let Some(mirror) = &present.mirror {
         return Ok(mirror.clone());
     }
-    if present.sessions == 0 && !is_url(place) {
-        return Err(Error::bug("an archive without a session").at(place));
+    if present.sessions == 0 && !is_url(target) {
+        return Err(Error::bug("an archive without a session").at(target));
     }
     if present.sessions == 0 {
         return Err(Error::unsupported(
             "cubes at URLs can only be converted, or compared with their dataset",
         )
-        .at(place)
+        .at(target)
         .with_remedy("copy the cube to this machine first"));
     }
-    let made = Arc::new(Mirror::make(&std::env::temp_dir())?);
+    let mirror = Arc::new(Mirror::make(&std::env::temp_dir())?);
     ANY.store(true, Ordering::Relaxed);
-    present.mirror = Some(made.clone());
-    Ok(made)
+    present.mirror = Some(mirror.clone());
+    Ok(mirror)
 }
 
 /// The file or folder that stands for the object or folder at `url`. If the server lists names, the objects beside it get
@@ -203,14 +203,14 @@ pub fn with_urls(text: &str) -> String {
     let Some(mirror) = mirror else { return text.to_owned() };
     let root = format!("{}/", mirror.root.display());
     let mut parts = text.split(root.as_str());
-    let mut told = parts.next().unwrap_or_default().to_owned();
+    let mut shown = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         match locked(&mirror.archives).told(part) {
-            Some(part) => told.push_str(&part),
-            None => told.push_str(&part.replacen('/', "://", 1)),
+            Some(part) => shown.push_str(&part),
+            None => shown.push_str(&part.replacen('/', "://", 1)),
         }
     }
-    told
+    shown
 }
 
 /// Does the same in an error.
@@ -363,8 +363,8 @@ impl Mirror {
 
     fn path_of(&self, url: &Path) -> Result<PathBuf> {
         let text = url.to_string_lossy();
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| Error::bug("no URL"))?;
-        let below = Path::new(rest.trim_end_matches('/'));
+        let (scheme, location) = text.split_once("://").ok_or_else(|| Error::bug("no URL"))?;
+        let below = Path::new(location.trim_end_matches('/'));
         if below.components().any(|part| !matches!(part, Component::Normal(_))) {
             return Err(Error::unsupported("this cannot be the name of a file").at(url));
         }
@@ -381,8 +381,8 @@ impl Mirror {
         if self.is_of_archive(path) {
             return locked(&self.archives).told(below).map(PathBuf::from);
         }
-        let (scheme, rest) = below.split_once('/')?;
-        Some(format!("{scheme}://{rest}").into())
+        let (scheme, location) = below.split_once('/')?;
+        Some(format!("{scheme}://{location}").into())
     }
 
     /// Creates a file for an object, if the object exists.

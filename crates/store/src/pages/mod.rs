@@ -39,7 +39,7 @@ const PIECE: usize = 16 << 20;
 
 /// One thread in so many cores makes memory ready. One cannot keep up with many that decode.
 const CORES: usize = 4;
-const MOST_THREADS: usize = 4;
+const MAX_THREADS: usize = 4;
 
 /// Called with each piece that was provided, in order, before anybody may use it.
 type Hook = Box<dyn Fn(Range<usize>) + Send + Sync>;
@@ -186,8 +186,8 @@ impl Supply {
         drop(inner);
         shared.changed.notify_all();
         for _ in 0..more {
-            let own = shared.clone();
-            match threads::start("hsipack-memory", move || own.run()) {
+            let worker = shared.clone();
+            match threads::start("hsipack-memory", move || worker.run()) {
                 Ok(thread) => self.threads().push(thread),
                 Err(_) => {
                     let mut inner = shared.lock();
@@ -355,10 +355,10 @@ impl Shared {
     fn publish(&self, mut inner: MutexGuard<'_, Inner>) {
         loop {
             let ready = self.ready.load(Ordering::Relaxed);
-            let Some(place) = inner.done.iter().position(|piece| piece.start == ready) else {
+            let Some(index) = inner.done.iter().position(|piece| piece.start == ready) else {
                 break;
             };
-            let piece = inner.done.swap_remove(place);
+            let piece = inner.done.swap_remove(index);
             // The lock is held meanwhile, so the hook gets the pieces in order.
             if let Some(hook) = &self.hook {
                 hook(piece.clone());
@@ -380,7 +380,7 @@ impl Inner {
 /// Threads that may make memory ready at the same time.
 fn most_threads() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    (cores / CORES).clamp(1, MOST_THREADS)
+    (cores / CORES).clamp(1, MAX_THREADS)
 }
 
 impl Drop for Shared {
@@ -414,8 +414,8 @@ mod tests {
     #[test]
     fn the_hook_gets_every_piece_once_before_it_is_ready() {
         let pieces = Arc::new(Mutex::new(Vec::new()));
-        let seen = pieces.clone();
-        let hook = Box::new(move |piece| seen.lock().unwrap().push(piece));
+        let received = pieces.clone();
+        let hook = Box::new(move |piece| received.lock().unwrap().push(piece));
         let supply = Supply::with(BYTES, false, Some(hook), 3).unwrap();
         for end in [1 << 20, 20 << 20, BYTES] {
             supply.wait(end).unwrap();
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wants_is_not_provided_and_a_stop_ends_every_wait() {
+    fn unwanted_memory_is_not_provided_and_stop_ends_waits() {
         let supply = Supply::new(1 << 30, true).unwrap();
         supply.wait(1).unwrap();
         supply.stop();

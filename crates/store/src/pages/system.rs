@@ -66,14 +66,14 @@ pub fn want_huge_pages(start: NonNull<u8>, bytes: usize) -> Result<(), String> {
 /// Makes the kernel provide every page of a part now: small pages, or the kind that was asked for.
 pub fn touch(start: NonNull<u8>, part: Range<usize>, pages: Pages) -> io::Result<()> {
     // SAFETY: the part lies in a mapping of ours.
-    let place = unsafe { start.as_ptr().add(part.start) };
+    let address = unsafe { start.as_ptr().add(part.start) };
     if pages == Pages::Small {
         // A kernel without huge pages neither knows this advice nor needs it.
         // SAFETY: advice about a mapping of ours changes no content.
-        let _ = unsafe { libc::madvise(place.cast(), part.len(), libc::MADV_NOHUGEPAGE) };
+        let _ = unsafe { libc::madvise(address.cast(), part.len(), libc::MADV_NOHUGEPAGE) };
     }
     // SAFETY: the part lies in a mapping of ours; populating it changes no content.
-    let populated = unsafe { libc::madvise(place.cast(), part.len(), libc::MADV_POPULATE_WRITE) };
+    let populated = unsafe { libc::madvise(address.cast(), part.len(), libc::MADV_POPULATE_WRITE) };
     if populated == 0 {
         return Ok(());
     }
@@ -82,7 +82,7 @@ pub fn touch(start: NonNull<u8>, part: Range<usize>, pages: Pages) -> io::Result
         error if error.raw_os_error() == Some(libc::EINVAL) => {
             for page in (0..part.len()).step_by(4096) {
                 // SAFETY: inside the mapping, which nobody else knows of yet.
-                unsafe { place.add(page).write_volatile(0) };
+                unsafe { address.add(page).write_volatile(0) };
             }
             Ok(())
         }

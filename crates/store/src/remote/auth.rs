@@ -32,7 +32,9 @@ pub(super) fn has_metadata_service<'a>(
     let is_setting = |option: &str| {
         let name = option.to_ascii_lowercase();
         let prefixes = ["aws_", "azure_"];
-        names.contains(&prefixes.iter().find_map(|one| name.strip_prefix(one)).unwrap_or(&name))
+        names.contains(
+            &prefixes.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(&name),
+        )
     };
     let says = |(file, text): &(&str, &str)| {
         std::fs::read_to_string(root.join(file)).is_ok_and(|content| {
@@ -115,9 +117,9 @@ impl<T> Lookup<T> {
             None => {
                 "this does not look like a machine of the cloud, and nothing else is set".to_owned()
             }
-            Some(Failure::Denied(said)) => format!("{name} refuses ({said})"),
+            Some(Failure::Denied(detail)) => format!("{name} refuses ({detail})"),
             Some(Failure::Missing | Failure::NoBucket) => format!("{name} has none (status 404)"),
-            Some(Failure::Away(said)) => format!("{name} is not available ({said})"),
+            Some(Failure::Away(detail)) => format!("{name} is not available ({detail})"),
             Some(_) => format!("{name} gives no usable answer"),
         };
         let may_pass = matches!(reason, Some(Failure::Away(_)));
@@ -240,7 +242,7 @@ mod tests {
 
     fn may_ask(cloud: Cloud, options: &[&str], variables: &[(&str, &str)], root: &Path) -> bool {
         let variable = |name: &str| {
-            let found = variables.iter().find(|(one, _)| *one == name);
+            let found = variables.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| (*value).to_owned())
         };
         has_metadata_service(cloud, options.iter().copied(), variable, root)

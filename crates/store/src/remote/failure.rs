@@ -69,7 +69,7 @@ impl Failure {
             _ if text.contains("InvalidGetRange") || status == Some(416) => Self::Replaced,
             (_, Some(_)) => Self::Away(told(&text, status)),
             _ => match system(error) {
-                Some(said) => Self::Away(said),
+                Some(detail) => Self::Away(detail),
                 None if text.contains("dns error") => {
                     Self::Away("the server's name is not known".to_owned())
                 }
@@ -106,8 +106,8 @@ impl Failure {
                     "check the URL, and create the bucket or container with the cloud's own tool",
                 )
             }
-            Self::Denied(said) => {
-                Error::new(ErrorKind::Io, format!("cannot write: the server refuses ({said})")).at(url).with_remedy(
+            Self::Denied(detail) => {
+                Error::new(ErrorKind::Io, format!("cannot write: the server refuses ({detail})")).at(url).with_remedy(
                     "check the credentials, which may have expired, and whether they allow writing there",
                 )
             }
@@ -129,7 +129,7 @@ impl Failure {
                 io("there is no such bucket").with_remedy("check the URL, the endpoint and the region")
             }
             Self::Exists => Error::conflict("the object exists").at(url).with_remedy("choose another name"),
-            Self::Denied(said) => io(&format!("the server refuses ({said})")).with_remedy(
+            Self::Denied(detail) => io(&format!("the server refuses ({detail})")).with_remedy(
                 "check the credentials: environment variables, profile or storage_options; they may have expired",
             ),
             Self::Credentials { cloud, text, .. } => {
@@ -142,11 +142,11 @@ impl Failure {
                 .at(url)
                 .with_remedy("use a server that supports range requests, such as nginx or an object store"),
             Self::Cut => io("the answer of the server is cut short").with_remedy("check the server and the network"),
-            Self::Away(said) => io(&format!("the server is not available ({said})"))
+            Self::Away(detail) => io(&format!("the server is not available ({detail})"))
                 .with_remedy("check the URL, the endpoint and the network; try again"),
             Self::Untrusted(fault) => io(&format!("the server's certificate is not valid{fault}"))
                 .with_remedy("check the server's name in the URL or endpoint, and its certificate"),
-            Self::Other(said) => io(said).with_remedy("check the URL, the endpoint and the network"),
+            Self::Other(detail) => io(detail).with_remedy("check the URL, the endpoint and the network"),
             Self::Memory(bytes) => Error::memory(format!("there is no memory for {bytes} bytes"))
                 .at(url)
                 .with_remedy("raise the memory limit"),
@@ -262,16 +262,16 @@ mod tests {
     #[test]
     fn a_missing_object_is_a_missing_file() {
         let error = Failure::Missing.of(Path::new("s3://b/k"));
-        assert!(crate::small::is_missing(&error));
+        assert!(crate::bounded_read::is_missing(&error));
         assert_eq!(Failure::from_library(&generic("status code: 404 Not Found")), Failure::Missing);
     }
 
     #[test]
-    fn a_bucket_that_does_not_exist_is_no_missing_file() {
+    fn missing_buckets_differ_from_missing_files() {
         let text = "status code: 404 Not Found: <Error><Code>NoSuchBucket</Code></Error>";
         let error = Failure::from_library(&generic(text)).of(Path::new("s3://b/k"));
         assert!(error.to_string().contains("there is no such bucket"), "{error}");
-        assert!(!crate::small::is_missing(&error));
+        assert!(!crate::bounded_read::is_missing(&error));
         let text = "status code: 404 Not Found: <Error><Code>NoSuchKey</Code></Error>";
         assert_eq!(Failure::from_library(&generic(text)), Failure::Missing);
     }
@@ -280,28 +280,28 @@ mod tests {
     fn names_certificates_and_servers_without_tls_are_told_apart() {
         let failed =
             "after 33 retries, max_retries: 100, retry_timeout: 8s - error sending request";
-        let told = |cause: &str| {
+        let message = |cause: &str| {
             let failure = Failure::from_library(&generic(&format!("{failed}\n{cause}")));
             failure.of(Path::new("https://h/k")).to_string()
         };
-        assert!(told("dns error\nfailed to lookup address").contains("name is not known"));
-        assert!(told("received corrupt message of type X").contains("does not answer with TLS"));
-        let certificate = told("invalid peer certificate: UnknownIssuer");
+        assert!(message("dns error\nfailed to lookup address").contains("name is not known"));
+        assert!(message("received corrupt message of type X").contains("does not answer with TLS"));
+        let certificate = message("invalid peer certificate: UnknownIssuer");
         assert!(certificate.contains("certificate is not valid (UnknownIssuer)"), "{certificate}");
-        assert!(!told("invalid peer certificate: hunter 2").contains("hunter"));
-        assert!(told("operation timed out").contains("no answer in time"));
+        assert!(!message("invalid peer certificate: hunter 2").contains("hunter"));
+        assert!(message("operation timed out").contains("no answer in time"));
         // What the client has tried again may pass, so it counts as a server that is not available.
-        assert!(told("connection closed").contains("not available (the request failed)"));
+        assert!(message("connection closed").contains("not available (the request failed)"));
         let other = Failure::from_library(&generic("something else"));
         assert_eq!(other, Failure::Other("the request failed".to_owned()));
     }
 
     #[test]
-    fn what_the_system_said_is_told() {
+    fn system_errors_are_reported() {
         let refused = io::Error::from_raw_os_error(libc::ECONNREFUSED);
         let error = object_store::Error::Generic { store: "S3", source: Box::new(refused) };
         // The library's own error is the first in the chain.
-        let Failure::Away(said) = Failure::from_library(&error) else { panic!() };
-        assert!(said.contains("refused"), "{said}");
+        let Failure::Away(detail) = Failure::from_library(&error) else { panic!() };
+        assert!(detail.contains("refused"), "{detail}");
     }
 }

@@ -22,7 +22,7 @@ use super::failure::Failure;
 use super::network::{self, Client};
 use super::options::{self, StorageOptions, variable};
 use super::url::{Address, Scheme};
-use crate::small;
+use crate::bounded_read;
 
 /// The Hub, unless `HF_ENDPOINT` names another one.
 const ENDPOINT: &str = "https://huggingface.co";
@@ -165,7 +165,7 @@ fn token(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
         .or_else(|| below_home("HF_HOME", "token"))
         .or_else(|| below_home("XDG_CACHE_HOME", "huggingface/token"))
         .or_else(|| below_home("HOME", ".cache/huggingface/token"))?;
-    let text = small::read(&file, MAX_TOKEN).ok()?;
+    let text = bounded_read::read(&file, MAX_TOKEN).ok()?;
     let token = String::from_utf8(text).ok()?.trim().to_owned();
     (!token.is_empty()).then_some(token)
 }
@@ -279,7 +279,9 @@ mod tests {
 
     #[test]
     fn a_repository_has_an_owner_a_name_and_a_revision() {
-        let of = |text: &str| Repository::of_authority(text).map(|one| (one.name, one.revision));
+        let of = |text: &str| {
+            Repository::of_authority(text).map(|repository| (repository.name, repository.revision))
+        };
         let pair = |name: &str, revision: &str| Some((name.to_owned(), revision.to_owned()));
         assert_eq!(of("datasets/ada/leaves"), pair("ada/leaves", "main"));
         assert_eq!(of("datasets/ada/leaves.v2@v1.0"), pair("ada/leaves.v2", "v1.0"));

@@ -26,7 +26,7 @@ const TRIES: usize = 20;
 const SHORT_LIST: u64 = 256 << 10;
 
 /// Number of parallel requests.
-const AT_ONCE: usize = 64;
+const PARALLEL_REQUESTS: usize = 64;
 
 /// The contents of files; `None` if the file does not exist.
 type Contents = Vec<(PathBuf, Option<Vec<u8>>)>;
@@ -36,7 +36,7 @@ type Contents = Vec<(PathBuf, Option<Vec<u8>>)>;
 pub(crate) struct Fetched {
     root: PathBuf,
     /// Where the metadata are: below the root, or beside it while an append is being finished.
-    place: PathBuf,
+    location: PathBuf,
     /// The version of `SHA256SUMS` below the root; `None` if it is missing.
     version: Option<Version>,
     /// The paths listed in `SHA256SUMS`, relative to the root; `None` if it is missing.
@@ -68,13 +68,13 @@ impl Fetched {
             let Beginning { sums, decided, index } = beginning(root, with_tails)?;
             let (version, text) = sums.unzip();
             if !decided {
-                let asked = with_tails.then_some(index);
-                return Self::of_sums(root, root, version, text, asked);
+                let tail_index = with_tails.then_some(index);
+                return Self::of_sums(root, root, version, text, tail_index);
             }
             // The metadata are not in their final places yet. If they are moved there just now, look again.
-            let place = partial(root).join(DECIDED_METADATA);
-            let text = if_there(super::read(&place.join(SHA256SUMS), regular_file::SUMS))?;
-            match text.map(|text| Self::of_sums(root, &place, version, Some(text), None)) {
+            let location = partial(root).join(DECIDED_METADATA);
+            let text = if_there(super::read(&location.join(SHA256SUMS), regular_file::SUMS))?;
+            match text.map(|text| Self::of_sums(root, &location, version, Some(text), None)) {
                 Some(Err(error)) if regular_file::is_missing(&error) => {}
                 None => {}
                 Some(fetched) => return fetched,
@@ -85,12 +85,12 @@ impl Fetched {
             .with_remedy("try again later"))
     }
 
-    /// Fetches the dataset at `root`, whose metadata are below `place`. `text` is the content of its `SHA256SUMS`; `version`
+    /// Fetches the dataset at `root`, whose metadata are below `location`. `text` is the content of its `SHA256SUMS`; `version`
     /// is the version of the `SHA256SUMS` below the root. `index` is `samples.index`, if it was already asked for; then the
     /// ends of the shards are fetched as well.
     fn of_sums(
         root: &Path,
-        place: &Path,
+        location: &Path,
         version: Option<Version>,
         text: Option<Vec<u8>>,
         index: Option<Option<Vec<u8>>>,
@@ -103,14 +103,14 @@ impl Fetched {
         let listed: Option<Vec<String>> =
             listed.map(|list| list.into_iter().map(|(file, _)| file).collect());
         let all = listed.as_deref().unwrap_or_default();
-        let (fetched, tails) = fetch_all(root, place, all, index.as_ref())?;
+        let (fetched, tails) = fetch_all(root, location, all, index.as_ref())?;
         files.extend(fetched);
         if let Some(index) = index {
             files.insert(root.join(SAMPLES_INDEX), index);
         }
-        let (root, place) = (root.to_owned(), place.to_owned());
+        let (root, location) = (root.to_owned(), location.to_owned());
         let (files, tails) = (Mutex::new(files), Mutex::new(tails));
-        Ok(Self { root, place, version, listed, files, tails })
+        Ok(Self { root, location, version, listed, files, tails })
     }
 
     /// The version of `SHA256SUMS` below the root, if it exists.
@@ -125,18 +125,18 @@ impl Fetched {
 
     /// A file below the root; `None` if it does not exist.
     pub(crate) fn get(&self, file: &Path, most: u64) -> Result<Option<Vec<u8>>> {
-        let known = self.files.lock().unwrap_or_else(PoisonError::into_inner).get(file).cloned();
-        if let Some(known) = known {
-            return Ok(known);
+        let cached = self.files.lock().unwrap_or_else(PoisonError::into_inner).get(file).cloned();
+        if let Some(bytes) = cached {
+            return Ok(bytes);
         }
         if self.is_unlisted(file) {
             return Ok(None);
         }
-        let place = match file.strip_prefix(&self.root) {
-            Ok(below) if below == Path::new(SAMPLES) => self.place.join(below),
+        let location = match file.strip_prefix(&self.root) {
+            Ok(below) if below == Path::new(SAMPLES) => self.location.join(below),
             _ => file.to_owned(),
         };
-        let content = if_there(super::read(&place, most))?;
+        let content = if_there(super::read(&location, most))?;
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         files.insert(file.to_owned(), content.clone());
         Ok(content)
@@ -155,9 +155,10 @@ impl Fetched {
     /// The places where a file below the root may be now, or later when an append was finished.
     pub(crate) fn places(&self, file: &Path) -> Vec<PathBuf> {
         let mut places = vec![file.to_owned()];
-        if let Some(below) = file.strip_prefix(&self.root).ok().filter(|_| self.place != self.root)
+        if let Some(below) =
+            file.strip_prefix(&self.root).ok().filter(|_| self.location != self.root)
         {
-            places.push(self.place.join(below));
+            places.push(self.location.join(below));
         }
         places
     }
@@ -220,11 +221,11 @@ fn beginning(root: &Path, with_index: bool) -> Result<Beginning> {
     })
 }
 
-/// Fetches the files `listed` from below `place`, and the only chunk of each wavelength array among them. Returns them by
+/// Fetches the files `listed` from below `location`, and the only chunk of each wavelength array among them. Returns them by
 /// their paths below `root`. If `samples.index` is already known, the ends of the shards are fetched instead of it.
 fn fetch_all(
     root: &Path,
-    place: &Path,
+    location: &Path,
     listed: &[String],
     index: Option<&Option<Vec<u8>>>,
 ) -> Result<(Contents, ShardTails)> {
@@ -252,7 +253,7 @@ fn fetch_all(
     network::wait(async {
         let fetched = files.into_iter().map(|(file, most)| async move {
             // Chunks of wavelengths are in their final places before an append is decided.
-            let below = if file.ends_with("/c/0") { root } else { place };
+            let below = if file.ends_with("/c/0") { root } else { location };
             let content = async { Object::at(&below.join(&file))?.whole(most).await }.await;
             let content = match content {
                 // The index is optional.
@@ -262,14 +263,14 @@ fn fetch_all(
                     return Ok(None);
                 }
                 // The file is listed, so it existed: it is just being moved.
-                Err(error) if regular_file::is_missing(&error) && place != root => {
+                Err(error) if regular_file::is_missing(&error) && location != root => {
                     return Err(error);
                 }
                 content => if_there(content)?,
             };
             Ok(Some((root.join(&file), content)))
         });
-        let fetched = stream::iter(fetched).buffer_unordered(AT_ONCE).collect::<Vec<_>>();
+        let fetched = stream::iter(fetched).buffer_unordered(PARALLEL_REQUESTS).collect::<Vec<_>>();
         let tails = async {
             match index {
                 Some(index) => shard_tails::fetch(root, listed, index.as_deref()).await,

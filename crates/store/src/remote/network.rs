@@ -33,7 +33,7 @@ use crate::process::OfProcess;
 use crate::stopping;
 
 /// How long a server may be unreachable or answer with errors, in the middle of reading, before this is an error.
-pub(super) const PATIENCE: Duration = Duration::from_secs(150);
+pub(super) const MAX_OUTAGE: Duration = Duration::from_secs(150);
 /// The same for the first request, where the most likely reason is a wrong URL or endpoint.
 const FIRST: Duration = Duration::from_secs(8);
 /// How long a connection may deliver no byte.
@@ -83,9 +83,9 @@ fn with<T>(run: impl FnOnce(&Network) -> T) -> Result<T> {
         if let Some(network) = network.as_deref().and_then(OfProcess::get) {
             return Ok(run(network));
         }
-        let made = Some(Arc::new(OfProcess::new(Network::start()?)));
+        let started = Some(Arc::new(OfProcess::new(Network::start()?)));
         // If another thread was faster, its network is used, and this one is dropped.
-        NETWORK.compare_and_swap(&network, made);
+        NETWORK.compare_and_swap(&network, started);
     }
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn wait<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     let until_stopped = async {
         let mut future = pin!(future);
         loop {
-            match tokio::time::timeout(stopping::LOOK, &mut future).await {
+            match tokio::time::timeout(stopping::POLL_INTERVAL, &mut future).await {
                 Ok(done) => return done,
                 Err(_) if stopping::stopped() => return Err(stopping::interrupted()),
                 Err(_) => {}
@@ -139,7 +139,7 @@ pub(super) fn client(address: &Address) -> Result<Client> {
     with(|network| {
         let mut clients = network.clients.lock().unwrap_or_else(PoisonError::into_inner);
         match clients.get(&base) {
-            Some(known) if known.made_with == options => Ok(known.client.clone()),
+            Some(entry) if entry.made_with == options => Ok(entry.client.clone()),
             _ => {
                 let client = build(address, &options)?;
                 clients.insert(base, Known { made_with: options, client: client.clone() });
@@ -192,15 +192,15 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
     /// The builders have no common trait. `$own` are options that override those of the environment.
     macro_rules! built {
         ($builder:ty, $key:ty, $cloud:expr, $prefix:literal, $other:expr, $own:expr) => {{
-            let own: Vec<_> = $own.into_iter().collect();
+            let own_options: Vec<_> = $own.into_iter().collect();
             let mut builder = <$builder>::new().with_url(address.base()).with_retry(retry());
-            for (name, value) in environment::<$key>($prefix, $other)?.iter().chain(&own) {
+            for (name, value) in environment::<$key>($prefix, $other)?.iter().chain(&own_options) {
                 let key = name.parse::<$key>().map_err(|_| unknown(name))?;
                 builder = builder.with_config(key, value);
             }
             builder.clone().build().and_then(|client| {
                 let may_ask = || {
-                    let options = own.iter().map(|(name, _)| name.as_str());
+                    let options = own_options.iter().map(|(name, _)| name.as_str());
                     auth::has_metadata_service($cloud, options, variable, Path::new("/"))
                 };
                 match Lookup::in_place_of(client.credentials(), $cloud, may_ask) {
@@ -211,8 +211,8 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
             })
         }};
     }
-    let given = options.0.iter().map(|(name, value)| (name.clone(), value.trim().to_owned()));
-    for (name, value) in given.clone() {
+    let trimmed = options.0.iter().map(|(name, value)| (name.clone(), value.trim().to_owned()));
+    for (name, value) in trimmed.clone() {
         check_printable(&name, &value)?;
     }
     if address.scheme == Scheme::Hf {
@@ -221,9 +221,9 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
     }
     let built = match address.scheme {
         Scheme::S3 => {
-            let given: Vec<_> = given.map(|(name, value)| (of_fsspec(name), value)).collect();
+            let renamed: Vec<_> = trimmed.map(|(name, value)| (of_fsspec(name), value)).collect();
             let profile = profile::of_environment();
-            let mut options: Vec<_> = defaults().chain(profile).chain(given).collect();
+            let mut options: Vec<_> = defaults().chain(profile).chain(renamed).collect();
             let endpoint = options
                 .iter()
                 .rev()
@@ -243,7 +243,7 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
             built!(AmazonS3Builder, AmazonS3ConfigKey, Cloud::Aws, "AWS_", other, options)
         }
         Scheme::Gs => {
-            let options = defaults().chain(given);
+            let options = defaults().chain(trimmed);
             let other = Some(("SERVICE_ACCOUNT", "service_account"));
             built!(
                 GoogleCloudStorageBuilder,
@@ -255,14 +255,14 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
             )
         }
         Scheme::Az => {
-            let options = defaults().chain(given);
+            let options = defaults().chain(trimmed);
             let other = Some(("IDENTITY_ENDPOINT", "msi_endpoint"));
             built!(MicrosoftAzureBuilder, AzureConfigKey, Cloud::Azure, "AZURE_", other, options)
         }
         Scheme::Hf => unreachable!("its client was made above"),
         Scheme::Http | Scheme::Https => {
             let mut client = ClientOptions::new().with_allow_http(address.scheme == Scheme::Http);
-            for (name, value) in defaults().chain(given) {
+            for (name, value) in defaults().chain(trimmed) {
                 let key = name.parse::<ClientConfigKey>().map_err(|_| unknown(&name))?;
                 client = client.with_config(key, value);
             }
@@ -289,9 +289,9 @@ fn environment<K: FromStr>(
     let other = other.map(|(name, key)| (name.to_owned(), key.to_owned()));
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let prefixed = names.filter(|name| name.starts_with(prefix));
-    let known = prefixed.map(|name| (name.clone(), name.to_ascii_lowercase()));
+    let lowercase = prefixed.map(|name| (name.clone(), name.to_ascii_lowercase()));
     let mut settings = Vec::new();
-    for (name, key) in other.into_iter().chain(known) {
+    for (name, key) in other.into_iter().chain(lowercase) {
         if let Some(value) = variable(&name).filter(|_| key.parse::<K>().is_ok()) {
             check_printable(&name, &value)?;
             settings.push((key, value));
@@ -326,13 +326,13 @@ fn check_endpoint(endpoint: &str) -> Result<()> {
 
 /// The object store's name for an option, if fsspec (s3fs) uses another name.
 fn of_fsspec(name: String) -> String {
-    let own = match name.as_str() {
+    let option = match name.as_str() {
         "key" => "access_key_id",
         "secret" => "secret_access_key",
         "anon" => "skip_signature",
         _ => return name,
     };
-    own.to_owned()
+    option.to_owned()
 }
 
 fn unknown(name: &str) -> Error {
@@ -350,7 +350,7 @@ pub(super) fn prepare_tls() {
 /// Timeouts, unless the user sets others.
 pub(super) fn defaults() -> impl Iterator<Item = (String, String)> {
     let seconds = |time: Duration| format!("{} seconds", time.as_secs());
-    [("read_timeout".to_owned(), seconds(STALL)), ("timeout".to_owned(), seconds(PATIENCE))]
+    [("read_timeout".to_owned(), seconds(STALL)), ("timeout".to_owned(), seconds(MAX_OUTAGE))]
         .into_iter()
 }
 
@@ -387,8 +387,8 @@ mod tests {
         assert!(error.what().contains("secret_acess_key"), "{error}");
         assert!(!error.to_string().contains("hunter2"), "{error}");
         for endpoint in ["127.0.0.1:9000", "localhost:9000", "ftp://a", "http://"] {
-            let given = ("endpoint".to_owned(), endpoint.to_owned());
-            let error = set_options(url, [given]).unwrap_err();
+            let option = ("endpoint".to_owned(), endpoint.to_owned());
+            let error = set_options(url, [option]).unwrap_err();
             assert!(error.to_string().contains("http://127.0.0.1:9000"), "{error}");
         }
         set_options(url, [("endpoint".to_owned(), " http://127.0.0.1:9000\n".to_owned())]).unwrap();

@@ -36,7 +36,7 @@ impl Version {
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.len == other.len
             && match (&self.tag, &other.tag) {
-                (Some(one), Some(other)) => one == other,
+                (Some(tag), Some(other)) => tag == other,
                 _ => self.modified == other.modified,
             }
     }
@@ -161,8 +161,8 @@ impl Object {
         let (mut done, mut tries) = (0, RetryClock::default());
         loop {
             // Bytes that arrived before the connection broke are not requested again.
-            let rest = span.start + done as u64..span.end;
-            let (came, result) = self.part(rest, version, &mut out[done..], wire).await;
+            let missing = span.start + done as u64..span.end;
+            let (came, result) = self.part(missing, version, &mut out[done..], wire).await;
             match result {
                 Ok(()) => return Ok(()),
                 Err(failure) => {

@@ -29,12 +29,12 @@ pub(super) fn of_environment() -> Vec<(String, String)> {
     let region = variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION")).is_some();
     let endpoint =
         variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL")).is_some();
-    let given = |option: &str| match option {
+    let is_set = |option: &str| match option {
         "region" => region,
         "endpoint_url" => endpoint,
         _ => keys,
     };
-    profile.into_iter().filter(|(option, _)| !given(option)).collect()
+    profile.into_iter().filter(|(option, _)| !is_set(option)).collect()
 }
 
 /// The options of a profile. The credentials file takes precedence over the config file.

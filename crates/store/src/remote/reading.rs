@@ -14,7 +14,7 @@ use super::retry::RetryClock;
 use crate::throttle::Wire;
 
 /// Number of parallel requests.
-const AT_ONCE: usize = 4;
+const PARALLEL_REQUESTS: usize = 4;
 
 /// URLs of objects with their versions.
 type Versions = Vec<(PathBuf, Version)>;
@@ -48,7 +48,7 @@ pub(crate) fn fetch(
             let (object, end) = (&object, version.len.min(start + piece_bytes));
             async move { piece(object, start..end, version).await.map(|bytes| (start, bytes)) }
         });
-        let mut pieces = futures_util::stream::iter(pieces).buffered(AT_ONCE);
+        let mut pieces = futures_util::stream::iter(pieces).buffered(PARALLEL_REQUESTS);
         while let Some(piece) = pieces.next().await {
             let (start, bytes) = piece.map_err(|failure| failure.of(url))?;
             take(start, &bytes)?;

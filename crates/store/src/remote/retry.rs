@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::failure::Failure;
-use super::network::PATIENCE;
+use super::network::MAX_OUTAGE;
 
 /// The first pause before a retry. Each pause is twice as long as the one before, up to the longest.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -30,7 +30,7 @@ impl RetryClock {
             failure,
             Failure::Cut | Failure::Away(_) | Failure::Credentials { may_pass: true, .. }
         );
-        if !passes || self.since.elapsed() > PATIENCE {
+        if !passes || self.since.elapsed() > MAX_OUTAGE {
             return Err(failure);
         }
         tokio::time::sleep(self.pause).await;

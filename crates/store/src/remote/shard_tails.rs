@@ -26,7 +26,7 @@ const VALUE_BYTES: usize = 2;
 /// If more shards are guessed than this, none is fetched. Then the round trip that is saved does not matter.
 const MAX_SHARDS: u64 = 256;
 /// Number of parallel requests.
-const AT_ONCE: usize = 64;
+const PARALLEL_REQUESTS: usize = 64;
 
 /// Versions and last bytes of shards, by URL, for a [`Store`](crate::stores::Store) that is about to open them.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ pub(super) async fn fetch(root: &Path, listed: &[String], index: Option<&[u8]>) 
         let tail = Object::at(&url).ok()?.tail(TAIL_BYTES).await.ok()?;
         Some((url, tail))
     });
-    let tails = stream::iter(tails).buffer_unordered(AT_ONCE);
+    let tails = stream::iter(tails).buffer_unordered(PARALLEL_REQUESTS);
     ShardTails(tails.filter_map(std::future::ready).collect().await)
 }
 

@@ -25,11 +25,11 @@ const PART: u64 = 8 << 20;
 /// announced.
 const PARTS: u64 = 9_000;
 /// Number of parts that are sent at the same time.
-const AT_ONCE: usize = 4;
+const PARALLEL_PARTS: usize = 4;
 /// How long to wait for a server to delete parts that are no longer needed.
 const FORGET: Duration = Duration::from_secs(5);
 /// Number of bytes at the end of an object that are compared if it is not known whether the object was completed.
-const COMPARED: usize = 64 << 10;
+const COMPARED_BYTES: usize = 64 << 10;
 
 /// An object being written.
 #[derive(Debug)]
@@ -76,11 +76,11 @@ impl Upload {
 
     /// Grows the buffer step by step, so that a short object does not need memory for a whole part.
     fn room_for(&mut self, more: usize) -> Result<()> {
-        let (needed, there) = (self.buffer.len() + more, self.buffer.capacity());
-        if needed <= there {
+        let (needed, capacity) = (self.buffer.len() + more, self.buffer.capacity());
+        if needed <= capacity {
             return Ok(());
         }
-        let wanted = needed.max(2 * there).min(self.part);
+        let wanted = needed.max(2 * capacity).min(self.part);
         memory::room(&mut self.buffer, wanted, "a part of an object")
             .map_err(|error| error.at(&self.object.url))
     }
@@ -98,7 +98,7 @@ impl Upload {
                 put.map_err(|failure| failure.of_writing(&object.url))
             });
         }
-        let end = self.buffer[self.buffer.len().saturating_sub(COMPARED)..].to_vec();
+        let end = self.buffer[self.buffer.len().saturating_sub(COMPARED_BYTES)..].to_vec();
         self.send()?;
         while !self.sent.is_empty() {
             self.one_more()?;
@@ -123,7 +123,7 @@ impl Upload {
                 begun.map_err(|failure| failure.of_writing(&object.url))
             })?);
         }
-        while self.sent.len() >= AT_ONCE {
+        while self.sent.len() >= PARALLEL_PARTS {
             self.one_more()?;
         }
         let (object, id) = (self.object.clone(), self.begun.clone().unwrap_or_default());
@@ -208,11 +208,11 @@ async fn complete(
 /// Whether an object with this length and end is there.
 async fn is_there(object: &Object, bytes: u64, end: &[u8]) -> bool {
     let Ok(version) = object.version().await else { return false };
-    let mut there = vec![0; end.len()];
+    let mut stored = vec![0; end.len()];
     version.len == bytes
         && object
-            .span(bytes - end.len() as u64..bytes, &version, &mut there, &Wire::default())
+            .span(bytes - end.len() as u64..bytes, &version, &mut stored, &Wire::default())
             .await
             .is_ok()
-        && there == end
+        && stored == end
 }

@@ -47,8 +47,8 @@ fn split(path: &Path) -> Option<(Scheme, &str)> {
     let scheme = Scheme::ALL
         .into_iter()
         .find(|scheme| scheme.name().as_bytes().eq_ignore_ascii_case(&bytes[..colon]))?;
-    let rest = path.to_str()?.get(colon..)?.strip_prefix("://")?;
-    Some((scheme, rest))
+    let location = path.to_str()?.get(colon..)?.strip_prefix("://")?;
+    Some((scheme, location))
 }
 
 /// A bucket (S3, Google), container (Azure) or host, and the name of an object there.
@@ -66,14 +66,14 @@ impl Address {
     /// # Errors
     /// If it is not a URL, or contains a possible secret: a user name or a query.
     pub(super) fn of(url: &Path) -> Result<Self> {
-        let (scheme, rest) = split(url).ok_or_else(|| {
+        let (scheme, location) = split(url).ok_or_else(|| {
             Error::malformed("not a URL that datasets can be read from").at(url).with_remedy(
                 "write s3://, gs://, az://, hf://, http:// or https://; storage_options are only for URLs",
             )
         })?;
         let (authority, key) = match scheme {
-            Scheme::Hf => split_repository(rest),
-            _ => rest.split_once('/').unwrap_or((rest, "")),
+            Scheme::Hf => split_repository(location),
+            _ => location.split_once('/').unwrap_or((location, "")),
         };
         let wrong = |what: &str, remedy: &'static str| {
             // The error does not contain the whole URL, because errors are logged.
@@ -96,7 +96,7 @@ impl Address {
                 "give credentials in environment variables or storage_options",
             );
         }
-        if rest.contains(['?', '#']) {
+        if location.contains(['?', '#']) {
             return wrong(
                 "the URL has a query or a fragment, which cannot be part of a folder name",
                 "give the URL of the dataset alone, and signatures in environment variables or storage_options",
@@ -138,10 +138,10 @@ impl Address {
 }
 
 /// `datasets/OWNER/NAME[@REVISION]`, and the path in that dataset.
-fn split_repository(rest: &str) -> (&str, &str) {
-    match rest.match_indices('/').nth(2) {
-        Some((at, _)) => (&rest[..at], &rest[at + 1..]),
-        None => (rest, ""),
+fn split_repository(location: &str) -> (&str, &str) {
+    match location.match_indices('/').nth(2) {
+        Some((at, _)) => (&location[..at], &location[at + 1..]),
+        None => (location, ""),
     }
 }
 
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_hold_a_secret_is_refused_and_not_repeated() {
+    fn urls_with_secrets_are_refused_without_repeating_them() {
         for url in [
             "https://me:hunter2@h/d",
             "https://h/d?sig=hunter2",

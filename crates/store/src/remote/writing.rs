@@ -44,7 +44,7 @@ pub(crate) fn put_new(url: &Path, content: &[u8]) -> Result<bool> {
             Ok(()) => Ok(true),
             // A longer object is not ours.
             Err(Failure::Exists) => match object.whole(content.len() as u64).await {
-                Ok(there) => Ok(there == content),
+                Ok(stored) => Ok(stored == content),
                 Err(error) if error.kind() == hsipack_format::ErrorKind::Malformed => Ok(false),
                 // An object of another process was there, and was deleted meanwhile.
                 Err(error) if regular_file::is_missing(&error) => Ok(false),
@@ -105,13 +105,17 @@ pub(crate) fn delete_below(folder: &Path) -> Result<()> {
             let object = &object;
             async move { object.delete(&key).await }
         });
-        deleted.buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await.map_err(failed)?;
+        deleted
+            .buffer_unordered(PARALLEL_REQUESTS)
+            .try_collect::<Vec<()>>()
+            .await
+            .map_err(failed)?;
         Ok(())
     })
 }
 
 /// Number of parallel requests.
-const AT_ONCE: usize = 16;
+const PARALLEL_REQUESTS: usize = 16;
 
 /// The object at `url`, on a server that accepts objects.
 ///

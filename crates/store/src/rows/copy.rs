@@ -84,9 +84,9 @@ mod tests {
             let mut want = vec![0; rows * to_width * list.len() * element];
             for y in 0..rows {
                 for x in 0..columns {
-                    for (place, band) in list.iter().enumerate() {
+                    for (position, band) in list.iter().enumerate() {
                         let source = (((from_row + y) * width + from_column + x) * bands + band) * element;
-                        let target = ((y * to_width + to_column + x) * list.len() + place) * element;
+                        let target = ((y * to_width + to_column + x) * list.len() + position) * element;
                         want[target..target + element].copy_from_slice(&from[source..source + element]);
                     }
                 }

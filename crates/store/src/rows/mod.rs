@@ -114,8 +114,8 @@ mod tests {
         fn decode(&mut self, chunk: usize, out: &mut [u8]) -> Result<()> {
             let (tile, bands) = (self.grid.tile(), self.grid.shape().bands);
             let region = self.grid.region(chunk);
-            for (place, value_out) in out.iter_mut().enumerate() {
-                let (pixel, band) = (place / bands, place % bands);
+            for (number, value_out) in out.iter_mut().enumerate() {
+                let (pixel, band) = (number / bands, number % bands);
                 let (row, column) = (pixel / tile.columns, pixel % tile.columns);
                 *value_out = value(region.rows.start + row, region.columns.start + column, band);
             }
@@ -152,15 +152,15 @@ mod tests {
                 }
             }
             let mut got = vec![0; want.len()];
-            let mut rest = got.as_mut_slice();
+            let mut remaining = got.as_mut_slice();
             let (mut chunks, mut decoded) = (Numbered { grid, chunk: Vec::new() }, Vec::new());
             for down in grid.chunk_rows(&rows) {
                 let part = Part {
                     down, rows: grid.rows_in(down, &rows), columns: columns.clone(), bands: chosen.as_deref(),
                 };
-                let (out, after) = rest.split_at_mut(part.rows.len() * columns.len() * list.len());
+                let (out, after) = remaining.split_at_mut(part.rows.len() * columns.len() * list.len());
                 take(&grid, 1, &part, &mut chunks, &mut decoded, out).unwrap();
-                rest = after;
+                remaining = after;
             }
             prop_assert_eq!(got, want);
         }

@@ -155,7 +155,7 @@ fn missing_files_and_folders_are_named(store: &dyn Store, folder: &Folder) {
     let error = store.open(&missing).unwrap_err();
     let check = if folder.server.is_some() { "check the URL" } else { "check the path" };
     assert_eq!(error.remedy(), Some(&check.into()));
-    assert!(crate::small::is_missing(&error));
+    assert!(crate::bounded_read::is_missing(&error));
 }
 
 fn threads_read_at_the_same_time(store: &dyn Store, folder: &Folder) {

@@ -180,16 +180,16 @@ impl StoredFile for DirectFile {
         if checked(&self.file.path, &span, self.file.len)?.is_empty() {
             return take(&[]);
         }
-        if let Some((ready, place)) = self.ahead.take(self.file.number, &span) {
-            let taken = take(&ready.bytes(place.end)[place]);
+        if let Some((ready, range)) = self.ahead.take(self.file.number, &span) {
+            let taken = take(&ready.bytes(range.end)[range]);
             drop(ready);
             self.ahead.tell_threads();
             return taken;
         }
         // This read may have made an entry stale.
         self.ahead.tell_threads();
-        let place = self.file.read(&span, buffer)?;
-        take(&buffer.bytes(place.end)[place])
+        let range = self.file.read(&span, buffer)?;
+        take(&buffer.bytes(range.end)[range])
     }
 
     fn prefetch(&self, span: Range<u64>) {
@@ -234,7 +234,7 @@ struct Entry {
     file: Arc<OpenFile>,
     span: Range<u64>,
     /// Number of bytes that were not yet taken.
-    left: u64,
+    remaining: u64,
     state: State,
 }
 
@@ -270,13 +270,15 @@ impl ReadAhead {
         if table.closed || full || grown(extent(&span).1) > self.limit {
             return;
         }
-        let Err(place) = table.place(file.number, span.start) else { return };
+        let Err(index) = table.place(file.number, span.start) else { return };
         if table.holding(file.number, &span).is_some() {
             return;
         }
         table.queue.push_back((file.number, span.start));
-        let left = span.end - span.start;
-        table.entries.insert(place, Entry { file: file.clone(), span, left, state: State::Queued });
+        let remaining = span.end - span.start;
+        table
+            .entries
+            .insert(index, Entry { file: file.clone(), span, remaining, state: State::Queued });
         drop(table);
         self.work.notify_one();
     }
@@ -297,8 +299,8 @@ impl ReadAhead {
                     table.took(at, span);
                     return None;
                 }
-                State::Ready(buffer, place, _) => {
-                    let start = place.start + (span.start - table.entries[at].span.start) as usize;
+                State::Ready(buffer, range, _) => {
+                    let start = range.start + (span.start - table.entries[at].span.start) as usize;
                     let taken = (buffer.clone(), start..start + (span.end - span.start) as usize);
                     table.took(at, span);
                     return Some(taken);
@@ -371,17 +373,17 @@ impl Unfinished<'_> {
         let Some(buffer) = &mut self.buffer else { return };
         let bytes = Arc::get_mut(buffer).expect("a thread holds the one handle of its buffer");
         // If the read fails, the reader that needs the bytes tries again and gets the error.
-        let place = self.file.read(&self.span, bytes).ok();
-        self.finish(place);
+        let range = self.file.read(&self.span, bytes).ok();
+        self.finish(range);
     }
 
-    fn finish(&mut self, place: Option<Range<usize>>) {
+    fn finish(&mut self, range: Option<Range<usize>>) {
         let Some(buffer) = self.buffer.take() else { return };
         let mut table = self.ahead.lock();
         let (number, reads) = (self.file.number, table.reads);
-        match (table.place(number, self.span.start), place) {
-            (Ok(at), Some(place)) => {
-                table.entries[at].state = State::Ready(buffer, place, reads);
+        match (table.place(number, self.span.start), range) {
+            (Ok(at), Some(range)) => {
+                table.entries[at].state = State::Ready(buffer, range, reads);
             }
             (Ok(at), None) => {
                 table.spare.push(buffer);
@@ -421,8 +423,8 @@ impl ReadAheadState {
     /// Counts `span` of entry `at` as taken. The entry is removed with its last byte.
     fn took(&mut self, at: usize, span: &Range<u64>) {
         let entry = &mut self.entries[at];
-        entry.left = entry.left.saturating_sub(span.end - span.start);
-        if entry.left == 0 {
+        entry.remaining = entry.remaining.saturating_sub(span.end - span.start);
+        if entry.remaining == 0 {
             self.remove(at);
         }
     }
@@ -527,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_ahead_is_taken_and_its_buffer_used_again() {
+    fn prefetched_bytes_are_taken_and_their_buffers_reused() {
         let (_folder, store, path) = store(2, 1 << 20);
         let file = store.open(&path).unwrap();
         for piece in 0..20 {

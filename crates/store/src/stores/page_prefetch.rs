@@ -142,8 +142,8 @@ impl Queue {
     }
 
     fn has(&self, path: &Arc<Path>, span: &Range<u64>) -> bool {
-        let overlaps = |(of, asked): &(Arc<Path>, Range<u64>)| {
-            Arc::ptr_eq(of, path) && asked.start < span.end && span.start < asked.end
+        let overlaps = |(of, requested): &(Arc<Path>, Range<u64>)| {
+            Arc::ptr_eq(of, path) && requested.start < span.end && span.start < requested.end
         };
         self.current.iter().flatten().any(overlaps) || self.spans.iter().any(overlaps)
     }
@@ -204,9 +204,9 @@ impl Shared {
             if queue.closed {
                 return None;
             }
-            if let Some(asked) = queue.pop() {
-                queue.current[thread] = Some(asked.clone());
-                return Some(asked);
+            if let Some(request) = queue.pop() {
+                queue.current[thread] = Some(request.clone());
+                return Some(request);
             }
             queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
@@ -281,8 +281,8 @@ fn be_prompt() {
 
 /// The file, which is kept open. The most recently used file is the first.
 fn file_of<'a>(open: &'a mut VecDeque<(Arc<Path>, File)>, path: &Arc<Path>) -> Option<&'a File> {
-    let known = open.iter().position(|(known, _)| known == path);
-    let entry = match known.and_then(|place| open.remove(place)) {
+    let index = open.iter().position(|(opened, _)| opened == path);
+    let entry = match index.and_then(|index| open.remove(index)) {
         Some(entry) => entry,
         None => (path.clone(), File::open(path).ok()?),
     };

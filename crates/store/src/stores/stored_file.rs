@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use hsipack_format::{Error, Opt, Result, remedy};
 
 use super::buffer::ReadBuffer;
-use crate::small;
+use crate::bounded_read;
 
 /// An open file that several threads may read at the same time.
 pub trait StoredFile: Debug + Send + Sync {
@@ -129,7 +129,7 @@ pub(super) fn cannot_read(path: &Path, error: io::Error) -> Error {
 /// Opens a regular file with additional system flags, for a store that keeps its descriptor. Also returns its length.
 pub(super) fn open_descriptor(path: &Path, flags: i32) -> Result<(File, u64)> {
     raise_descriptor_limit();
-    small::open_with(path, OpenOptions::new().read(true), flags).map_err(explained)
+    bounded_read::open_with(path, OpenOptions::new().read(true), flags).map_err(explained)
 }
 
 /// Adds a remedy if there are too many open files: to choose another store.

@@ -86,7 +86,8 @@ impl CUresult {
 
     /// The result with this name.
     pub fn named(name: &str) -> Option<Self> {
-        let named = Self::ALL.iter().find(|(_, own, _)| own.to_bytes() == name.as_bytes());
+        let named =
+            Self::ALL.iter().find(|(_, candidate, _)| candidate.to_bytes() == name.as_bytes());
         named.map(|(result, ..)| *result)
     }
 }
@@ -119,9 +120,9 @@ pub fn handle(tag: Tag, number: usize) -> usize {
 }
 
 /// The number that was passed to [`handle`].
-pub fn number(tag: Tag, given: usize) -> Option<usize> {
-    let number = (given & ((1 << 40) - 1)) >> 4;
-    (handle(tag, number) == given).then_some(number)
+pub fn number(tag: Tag, raw: usize) -> Option<usize> {
+    let number = (raw & ((1 << 40) - 1)) >> 4;
+    (handle(tag, number) == raw).then_some(number)
 }
 
 /// A caller's pointer to which a value is written.
@@ -159,8 +160,8 @@ impl Out<c_char> {
     /// Writes as much of a text as fits into `room` characters, including NUL.
     pub fn set_text(&self, text: &str, room: usize) {
         let bytes = text.bytes().take(room.saturating_sub(1)).chain([0]).take(room);
-        for (place, byte) in bytes.enumerate() {
-            Out(self.0.wrapping_add(place)).set_if_wanted(byte as c_char);
+        for (index, byte) in bytes.enumerate() {
+            Out(self.0.wrapping_add(index)).set_if_wanted(byte as c_char);
         }
     }
 }

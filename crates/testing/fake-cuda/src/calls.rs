@@ -50,7 +50,7 @@ impl Order {
 /// Calls that were made, and orders to fail.
 #[derive(Default)]
 pub struct Calls {
-    made: HashMap<String, u64>,
+    counts: HashMap<String, u64>,
     orders: Vec<Order>,
 }
 
@@ -63,15 +63,15 @@ impl Calls {
 
     /// Counts a call, and returns how it must fail, if it must.
     pub fn count(&mut self, function: &str) -> Option<How> {
-        let made = self.made.entry(function.to_owned()).or_default();
-        *made += 1;
-        let made = *made;
-        let due = |order: &Order| order.function == function && order.nth == made;
+        let calls = self.counts.entry(function.to_owned()).or_default();
+        *calls += 1;
+        let number = *calls;
+        let due = |order: &Order| order.function == function && order.nth == number;
         self.orders.iter().find(|order| due(order)).map(|order| order.how)
     }
 
     /// Number of calls of a function.
     pub fn made(&self, function: &str) -> u64 {
-        self.made.get(function).copied().unwrap_or(0)
+        self.counts.get(function).copied().unwrap_or(0)
     }
 }

@@ -93,13 +93,13 @@ impl Contexts {
 
     /// Retains the primary context of a device.
     pub fn retain(&mut self, device: usize) -> CUcontext {
-        let own = &mut self.devices[device];
-        if own.retained == 0 {
-            own.primary = self.all.len();
+        let state = &mut self.devices[device];
+        if state.retained == 0 {
+            state.primary = self.all.len();
             self.all.push(Context { device, alive: true });
         }
-        own.retained += 1;
-        handle(Tag::Context, own.primary)
+        state.retained += 1;
+        handle(Tag::Context, state.primary)
     }
 
     /// Whether a context was ever made.
@@ -109,9 +109,9 @@ impl Contexts {
 
     /// Releases the primary context of a device once. After the last release, the context is not alive.
     pub fn release(&mut self, device: usize) {
-        let own = &mut self.devices[device];
-        own.retained -= 1;
-        self.all[own.primary].alive = own.retained > 0;
+        let state = &mut self.devices[device];
+        state.retained -= 1;
+        self.all[state.primary].alive = state.retained > 0;
     }
 
     /// The stack of a thread.

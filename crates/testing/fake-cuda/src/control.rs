@@ -24,9 +24,9 @@ extern "C" fn fake_cuda_faults() -> usize {
 /// Writes the text of a fault, counted from 0, as far as it fits into `room` characters, and returns its length; 0 if
 /// there is no such fault.
 #[unsafe(no_mangle)]
-extern "C" fn fake_cuda_fault(place: usize, text: Out<c_char>, room: usize) -> usize {
+extern "C" fn fake_cuda_fault(index: usize, text: Out<c_char>, room: usize) -> usize {
     let state = WORLD.lock("fake_cuda_fault");
-    let fault = state.faults.text(place).unwrap_or_default();
+    let fault = state.faults.text(index).unwrap_or_default();
     text.set_text(fault, room);
     fault.len()
 }

@@ -243,9 +243,9 @@ fn describe(
     text: &Out<*const c_char>,
     choose: impl Fn(Described) -> &'static CStr,
 ) -> Result<()> {
-    let known = CUresult::ALL.iter().find(|(result, ..)| *result as c_uint == error);
-    let known = known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    text.set(choose(known).as_ptr())
+    let entry = CUresult::ALL.iter().find(|(result, ..)| *result as c_uint == error);
+    let entry = entry.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    text.set(choose(entry).as_ptr())
 }
 
 /// The PCI bus number of a device.
@@ -315,14 +315,18 @@ impl State {
         const HOST: c_uint = 1;
         const DEVICE: c_uint = 2;
         let found = match self.memory.find(address, 1) {
-            Ok(place) => {
-                let whole = self.memory.whole(place);
-                Some((self.memory.context(place), DEVICE, whole.allocation, whole.bytes))
+            Ok(range) => {
+                let whole = self.memory.whole(range);
+                Some((self.memory.context(range), DEVICE, whole.allocation, whole.bytes))
             }
-            Err(_) => self
-                .host
-                .holding(address as usize)
-                .map(|own| (own.context, HOST, own.memory.start as CUdeviceptr, own.memory.bytes)),
+            Err(_) => self.host.holding(address as usize).map(|registration| {
+                (
+                    registration.context,
+                    HOST,
+                    registration.memory.start as CUdeviceptr,
+                    registration.memory.bytes,
+                )
+            }),
         };
         // Programs may ask this about any address.
         let (context, sort, start, bytes) = found.ok_or(CUDA_ERROR_INVALID_VALUE)?;

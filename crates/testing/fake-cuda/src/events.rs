@@ -29,7 +29,7 @@ impl Events {
 
     /// Destroys all events of a context.
     pub fn destroy_all(&mut self, context: usize) {
-        let own = self.0.iter_mut().filter(|event| event.context == context);
-        own.for_each(|event| event.destroyed = true);
+        let events = self.0.iter_mut().filter(|event| event.context == context);
+        events.for_each(|event| event.destroyed = true);
     }
 }

@@ -46,8 +46,8 @@ pub enum Kind {
 
 impl Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, letter) in format!("{self:?}").chars().enumerate() {
-            if place > 0 && letter.is_uppercase() {
+        for (index, letter) in format!("{self:?}").chars().enumerate() {
+            if index > 0 && letter.is_uppercase() {
                 f.write_str("-")?;
             }
             write!(f, "{}", letter.to_ascii_lowercase())?;
@@ -78,8 +78,8 @@ impl Faults {
     }
 
     /// The text of a fault.
-    pub fn text(&self, place: usize) -> Option<&str> {
-        self.texts.get(place).map(String::as_str)
+    pub fn text(&self, index: usize) -> Option<&str> {
+        self.texts.get(index).map(String::as_str)
     }
 }
 

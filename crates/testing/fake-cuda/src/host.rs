@@ -97,16 +97,19 @@ impl HostMemory {
     /// The registration that contains an address.
     pub fn holding(&self, address: usize) -> Option<&Registration> {
         let byte = Stretch { start: address, bytes: 1 };
-        self.registered.iter().find(|own| own.memory.holds(&byte))
+        self.registered.iter().find(|registration| registration.memory.holds(&byte))
     }
 
     /// How much of a range is registered for a context.
     pub fn registered(&self, memory: Stretch, context: usize) -> Registered {
-        let mut own =
-            self.registered.iter().filter(|own| own.portable || own.context == context).peekable();
-        if own.clone().any(|own| own.memory.holds(&memory)) {
+        let mut candidates = self
+            .registered
+            .iter()
+            .filter(|registration| registration.portable || registration.context == context)
+            .peekable();
+        if candidates.clone().any(|registration| registration.memory.holds(&memory)) {
             Registered::All
-        } else if own.any(|own| own.memory.overlaps(&memory)) {
+        } else if candidates.any(|registration| registration.memory.overlaps(&memory)) {
             Registered::Part
         } else {
             Registered::None
@@ -115,7 +118,7 @@ impl HostMemory {
 
     /// Registers memory, unless a part of it is already registered.
     pub fn register(&mut self, registration: Registration) -> bool {
-        let taken = |own: &Registration| own.memory.overlaps(&registration.memory);
+        let taken = |existing: &Registration| existing.memory.overlaps(&registration.memory);
         let free = !self.registered.iter().any(taken);
         self.registered.extend(free.then_some(registration));
         free
@@ -123,13 +126,13 @@ impl HostMemory {
 
     /// Removes the registration that starts at this address.
     pub fn unregister(&mut self, start: usize) -> Option<Stretch> {
-        let place = self.registered.iter().position(|own| own.memory.start == start)?;
-        Some(self.registered.swap_remove(place).memory)
+        let index = self.registered.iter().position(|existing| existing.memory.start == start)?;
+        Some(self.registered.swap_remove(index).memory)
     }
 
     /// Removes all registrations of a context.
     pub fn unregister_all(&mut self, context: usize) {
-        let gone = |own: &mut Registration| own.context == context;
+        let gone = |registration: &mut Registration| registration.context == context;
         let gone: Vec<Registration> = self.registered.extract_if(.., gone).collect();
         for registration in gone {
             self.forget(registration.memory);
@@ -138,7 +141,7 @@ impl HostMemory {
 
     /// Number of registrations of a context.
     pub fn alive(&self, context: usize) -> usize {
-        self.registered.iter().filter(|own| own.context == context).count()
+        self.registered.iter().filter(|registration| registration.context == context).count()
     }
 
     /// Records that a copy reads or writes memory.
@@ -150,25 +153,26 @@ impl HostMemory {
     /// Forgets the copies that use this memory; they will not be done. Returns their number.
     pub fn forget(&mut self, memory: Stretch) -> usize {
         let before = self.uses.len();
-        self.uses.retain(|own| !own.memory.overlaps(&memory));
+        self.uses.retain(|access| !access.memory.overlaps(&memory));
         before - self.uses.len()
     }
 
     /// The memory that a copy uses, and the hash of the bytes it should read. `None` if the copy was forgotten.
     pub fn used_by(&self, stamp: Stamp) -> Option<(Stretch, Option<u64>)> {
-        let own = self.uses.iter().find(|own| own.stamp == stamp)?;
-        Some((own.memory, own.hash))
+        let access = self.uses.iter().find(|access| access.stamp == stamp)?;
+        Some((access.memory, access.hash))
     }
 
     /// Removes the copies that the host has seen done. Returns the memory of those whose memory was written since they
     /// were queued.
-    pub fn settle(&mut self, seen: &Clock) -> Vec<Stretch> {
-        let done: Vec<Use> = self.uses.extract_if(.., |own| seen.covers(own.stamp)).collect();
-        let changed = |own: &Use| {
-            let now = || own.memory.is_mapped().then(|| hash(&own.memory.bytes()));
-            own.hash.is_some() && now() != own.hash
+    pub fn settle(&mut self, clock: &Clock) -> Vec<Stretch> {
+        let done: Vec<Use> =
+            self.uses.extract_if(.., |access| clock.covers(access.stamp)).collect();
+        let changed = |access: &Use| {
+            let now = || access.memory.is_mapped().then(|| hash(&access.memory.bytes()));
+            access.hash.is_some() && now() != access.hash
         };
-        done.iter().filter(|own| changed(own)).map(|own| own.memory).collect()
+        done.iter().filter(|access| changed(access)).map(|access| access.memory).collect()
     }
 }
 

@@ -64,7 +64,7 @@ pub struct Chunk {
     row_bytes: u32,
     first_row: u32,
     pub rows: u32,
-    left: u32,
+    remaining: u32,
     pub width: u32,
     unused: u32,
 }

@@ -62,22 +62,23 @@ impl DeviceMemory {
 
     /// Bytes allocated in the contexts for which `in_device` is true.
     pub fn used(&self, in_device: impl Fn(usize) -> bool) -> usize {
-        let alive = self.0.values().filter(|own| !own.freed && in_device(own.context));
-        alive.map(|own| own.bytes).sum()
+        let alive =
+            self.0.values().filter(|allocation| !allocation.freed && in_device(allocation.context));
+        alive.map(|allocation| allocation.bytes).sum()
     }
 
     /// Number of allocations of a context that are not freed.
     pub fn alive(&self, context: usize) -> usize {
-        let alive = |own: &&Allocation| own.context == context && !own.freed;
+        let alive = |allocation: &&Allocation| allocation.context == context && !allocation.freed;
         self.0.values().filter(alive).count()
     }
 
     /// Frees all allocations of a context.
     pub fn free_all(&mut self, context: usize) {
-        let own = self.0.values_mut().filter(|own| own.context == context);
-        for own in own {
-            own.freed = true;
-            own.contents = None;
+        let allocations = self.0.values_mut().filter(|allocation| allocation.context == context);
+        for allocation in allocations {
+            allocation.freed = true;
+            allocation.contents = None;
         }
     }
 
@@ -87,90 +88,91 @@ impl DeviceMemory {
             let what = format!("{bytes} bytes at {address:#x} are not of one allocation");
             (Kind::OutsideAllocation, what)
         };
-        let (start, own) = self.0.range(..=address).next_back().ok_or_else(outside)?;
+        let (start, allocation) = self.0.range(..=address).next_back().ok_or_else(outside)?;
         let first = (address - start) as usize;
-        if first >= own.bytes || bytes > own.bytes - first {
+        if first >= allocation.bytes || bytes > allocation.bytes - first {
             return Err(outside());
         }
-        if own.freed {
+        if allocation.freed {
             return Err((Kind::UseAfterFree, format!("the memory at {address:#x} was freed")));
         }
         Ok(DeviceRange { allocation: *start, first, bytes })
     }
 
     /// The context of an allocation.
-    pub fn context(&self, place: DeviceRange) -> usize {
-        self.0[&place.allocation].context
+    pub fn context(&self, range: DeviceRange) -> usize {
+        self.0[&range.allocation].context
     }
 
     /// The whole allocation.
-    pub fn whole(&self, place: DeviceRange) -> DeviceRange {
-        DeviceRange { first: 0, bytes: self.0[&place.allocation].bytes, ..place }
+    pub fn whole(&self, range: DeviceRange) -> DeviceRange {
+        DeviceRange { first: 0, bytes: self.0[&range.allocation].bytes, ..range }
     }
 
     /// Whether memory was allocated at this address and is now freed.
     pub fn is_freed(&self, address: CUdeviceptr) -> bool {
-        self.0.get(&address).is_some_and(|own| own.freed)
+        self.0.get(&address).is_some_and(|allocation| allocation.freed)
     }
 
     /// Frees an allocation: no more work may be queued for it.
-    pub fn free(&mut self, place: DeviceRange) {
-        self.own(place).freed = true;
+    pub fn free(&mut self, range: DeviceRange) {
+        self.own(range).freed = true;
     }
 
     /// Drops the contents of a freed allocation.
-    pub fn empty(&mut self, place: DeviceRange) {
-        self.own(place).contents = None;
+    pub fn empty(&mut self, range: DeviceRange) {
+        self.own(range).contents = None;
     }
 
     /// The bytes; `None` if they are gone.
-    pub fn bytes(&self, place: DeviceRange) -> Option<&[u8]> {
-        self.0[&place.allocation].contents.as_ref().map(|own| &own[place.first..place.end()])
+    pub fn bytes(&self, range: DeviceRange) -> Option<&[u8]> {
+        self.0[&range.allocation].contents.as_ref().map(|bytes| &bytes[range.first..range.end()])
     }
 
     /// The bytes, for writing.
-    pub fn bytes_mut(&mut self, place: DeviceRange) -> Option<&mut [u8]> {
-        let contents = self.own(place).contents.as_mut();
-        contents.map(|own| &mut own[place.first..place.end()])
+    pub fn bytes_mut(&mut self, range: DeviceRange) -> Option<&mut [u8]> {
+        let contents = self.own(range).contents.as_mut();
+        contents.map(|bytes| &mut bytes[range.first..range.end()])
     }
 
     /// Operations that use an allocation and that the host has not seen done.
-    pub fn in_use(&mut self, place: DeviceRange, seen: &Clock) -> Vec<String> {
-        let own = self.own(place);
-        own.accesses.retain(|access| !seen.covers(access.stamp));
-        own.accesses.iter().map(|access| access.what.clone()).collect()
+    pub fn in_use(&mut self, range: DeviceRange, clock: &Clock) -> Vec<String> {
+        let allocation = self.own(range);
+        allocation.accesses.retain(|access| !clock.covers(access.stamp));
+        allocation.accesses.iter().map(|access| access.what.clone()).collect()
     }
 
     /// Records that the operation `by` reads or writes memory. Returns the earlier operations with which it conflicts:
     /// at least one of the two writes, and nothing orders them.
     pub fn access(
         &mut self,
-        place: DeviceRange,
+        range: DeviceRange,
         writes: bool,
         by: &Point,
-        seen: &Clock,
+        clock: &Clock,
         what: String,
     ) -> Vec<String> {
-        let (first, end) = (place.first, place.end());
-        let own = self.own(place);
-        own.accesses.retain(|access| !seen.covers(access.stamp));
+        let (first, end) = (range.first, range.end());
+        let allocation = self.own(range);
+        allocation.accesses.retain(|access| !clock.covers(access.stamp));
         let conflict = |access: &&Access| {
             let overlaps = access.first < end && first < access.end;
             overlaps && (writes || access.writes) && !by.clock.covers(access.stamp)
         };
-        let conflicts = own.accesses.iter().filter(conflict).map(|access| access.what.clone());
+        let conflicts =
+            allocation.accesses.iter().filter(conflict).map(|access| access.what.clone());
         let conflicts = conflicts.collect();
         // Operations ordered after this one are also ordered after those before it.
-        own.accesses.retain(|access| {
+        allocation.accesses.retain(|access| {
             let within = first <= access.first && access.end <= end;
             !(within && (writes || !access.writes) && by.clock.covers(access.stamp))
         });
-        own.accesses.push(Access { first, end, writes, stamp: by.stamp, what });
+        allocation.accesses.push(Access { first, end, writes, stamp: by.stamp, what });
         conflicts
     }
 
-    fn own(&mut self, place: DeviceRange) -> &mut Allocation {
-        self.0.get_mut(&place.allocation).expect("places are of allocations")
+    fn own(&mut self, range: DeviceRange) -> &mut Allocation {
+        self.0.get_mut(&range.allocation).expect("places are of allocations")
     }
 }
 

@@ -29,7 +29,7 @@ impl Modules {
 
     /// Unloads all modules of a context.
     pub fn unload_all(&mut self, context: usize) {
-        let own = self.0.iter_mut().filter(|module| module.context == context);
-        own.for_each(|module| module.unloaded = true);
+        let modules = self.0.iter_mut().filter(|module| module.context == context);
+        modules.for_each(|module| module.unloaded = true);
     }
 }

@@ -24,11 +24,11 @@ pub enum Work {
     /// A kernel.
     Launch(Launch),
     /// Frees memory.
-    Free { place: DeviceRange },
+    Free { range: DeviceRange },
     /// Copies within the device.
     Within { from: DeviceRange, to: DeviceRange },
     /// A consumer in a test: reads memory and compares it.
-    Compare { place: DeviceRange, want: Vec<u8>, what: String },
+    Compare { range: DeviceRange, want: Vec<u8>, what: String },
     /// A consumer in a test: writes memory.
-    Fill { place: DeviceRange, value: u8 },
+    Fill { range: DeviceRange, value: u8 },
 }

@@ -29,8 +29,8 @@ impl Clock {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);
         }
-        for (own, other) in self.0.iter_mut().zip(&other.0) {
-            *own = (*own).max(*other);
+        for (time, other) in self.0.iter_mut().zip(&other.0) {
+            *time = (*time).max(*other);
         }
     }
 

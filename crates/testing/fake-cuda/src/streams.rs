@@ -66,11 +66,11 @@ impl Streams {
 
     /// Number of streams of a context that were created and not destroyed.
     pub fn alive(&self, context: usize) -> usize {
-        let made = |stream: &&Stream| {
+        let is_created = |stream: &&Stream| {
             matches!(stream.kind, StreamKind::Blocking | StreamKind::NonBlocking)
         };
-        let own = self.0.iter().filter(|stream| stream.context == context && !stream.destroyed);
-        own.filter(made).count()
+        let streams = self.0.iter().filter(|stream| stream.context == context && !stream.destroyed);
+        streams.filter(is_created).count()
     }
 
     /// Destroys a stream. Work queued on it is still done.
@@ -101,24 +101,30 @@ impl Streams {
 
     /// The last operation of a stream.
     pub fn last(&self, stream: usize) -> Point {
-        let own = &self.0[stream];
-        let count = own.done + own.operations.len() as u64;
-        Point { stamp: Stamp { stream, count }, clock: own.clock.clone() }
+        let state = &self.0[stream];
+        let count = state.done + state.operations.len() as u64;
+        Point { stamp: Stamp { stream, count }, clock: state.clock.clone() }
     }
 
     /// Queues work after everything on its stream, everything that the host has seen done, and `after`.
-    pub fn queue(&mut self, stream: usize, seen: &Clock, after: &[Point], work: Work) -> Point {
+    pub fn queue(
+        &mut self,
+        stream: usize,
+        host_clock: &Clock,
+        after: &[Point],
+        work: Work,
+    ) -> Point {
         let mut clock = self.0[stream].clock.clone();
-        clock.join(seen);
+        clock.join(host_clock);
         let mut stamps = Vec::new();
         for point in after.iter().chain(&self.implied(stream)) {
             clock.join(&point.clock);
             stamps.push(point.stamp);
         }
         let stamp = clock.advance(stream);
-        let own = &mut self.0[stream];
-        own.clock = clock.clone();
-        own.operations.push_back(Operation { stamp, work, after: stamps });
+        let state = &mut self.0[stream];
+        state.clock = clock.clone();
+        state.operations.push_back(Operation { stamp, work, after: stamps });
         Point { stamp, clock }
     }
 
@@ -160,9 +166,9 @@ impl Streams {
         if !self.is_ready(stream) {
             return None;
         }
-        let own = &mut self.0[stream];
-        own.done += 1;
-        own.operations.pop_front()
+        let state = &mut self.0[stream];
+        state.done += 1;
+        state.operations.pop_front()
     }
 
     /// The context of a stream, and whether the stream was destroyed; `None` if there is no such stream.

@@ -63,11 +63,11 @@ fn sleep(time: Duration) {
 /// The number of the calling thread.
 pub fn thread() -> usize {
     static LAST: AtomicUsize = AtomicUsize::new(0);
-    thread_local!(static OWN: Cell<usize> = const { Cell::new(0) });
-    if OWN.get() == 0 {
-        OWN.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+    thread_local!(static NUMBER: Cell<usize> = const { Cell::new(0) });
+    if NUMBER.get() == 0 {
+        NUMBER.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
     }
-    OWN.get()
+    NUMBER.get()
 }
 
 fn in_context<T>(
@@ -216,13 +216,13 @@ impl World {
             if state.lost {
                 return Err(CUDA_ERROR_ILLEGAL_ADDRESS);
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = until.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 let what = format!("not done after {patience:?}");
                 return Err(state.wrong(Kind::Stuck, CUDA_ERROR_LAUNCH_TIMEOUT, what));
             }
             (state, _) =
-                self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+                self.changed.wait_timeout(state, remaining).unwrap_or_else(PoisonError::into_inner);
             state.faults.during = name;
         }
         Ok(state)

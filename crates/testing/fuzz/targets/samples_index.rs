@@ -40,7 +40,7 @@ fuzz_target!(|input: (&[u8], &[u8])| {
     let Ok(samples) = Samples::decode(text.to_vec(), &STACKS) else { return };
     let list = ask(index_of(&samples, digest(text)), text).expect("what was made can be read");
     assert!(list.names().eq(samples.names()) && list.columns() == samples.columns());
-    for (one, other) in list.iter().zip(samples.iter()) {
-        assert_eq!(one.expect("of this text"), other.expect("of this text"));
+    for (listed, other) in list.iter().zip(samples.iter()) {
+        assert_eq!(listed.expect("of this text"), other.expect("of this text"));
     }
 });

@@ -92,14 +92,14 @@ fn one_worker_and_one_slot() {
 fn two_workers(switches: usize, batches: u64) {
     check(switches, move || {
         let ring = Ring::new(2);
-        let (feeder, one, two) = (ring.clone(), ring.clone(), ring.clone());
+        let (feeder, first, two) = (ring.clone(), ring.clone(), ring.clone());
         let feeder = thread::spawn(move || feeder.feed(batches, 0));
-        let one = thread::spawn(move || one.work());
+        let first = thread::spawn(move || first.work());
         let two = thread::spawn(move || two.work());
         (0..batches).for_each(|batch| assert_eq!(ring.consume(), Some(batch)));
         ring.slots.stop();
         feeder.join().unwrap();
-        one.join().unwrap();
+        first.join().unwrap();
         two.join().unwrap();
     });
 }
@@ -109,13 +109,13 @@ fn two_workers(switches: usize, batches: u64) {
 fn two_workers_share_a_batch() {
     check(2, || {
         let ring = Ring::new(2);
-        let (one, two) = (ring.clone(), ring.clone());
-        let one = thread::spawn(move || one.work());
+        let (first, two) = (ring.clone(), ring.clone());
+        let first = thread::spawn(move || first.work());
         let two = thread::spawn(move || two.work());
         ring.put(0, 0).unwrap();
         assert_eq!(ring.consume(), Some(0));
         ring.slots.stop();
-        one.join().unwrap();
+        first.join().unwrap();
         two.join().unwrap();
     });
 }

@@ -7,11 +7,11 @@ use hsipack_pack::physical::Cube;
 use hsipack_pack::preview::Sampling;
 use hsipack_store::threads;
 
+use super::cache::CachedCube;
 use super::deadline::Deadline;
-use super::held::Held;
 
 /// Maximum number of bands in an answer.
-pub const MOST: usize = 16;
+pub const MAX_BANDS: usize = 16;
 
 /// Values of `bands` at the pixels of `shown`, one band after the other; missing values are NaN. Uses `held` if it has all
 /// of these pixels.
@@ -20,7 +20,7 @@ pub const MOST: usize = 16;
 /// If the cube cannot be read, or reading takes too long.
 pub fn read(
     cube: &Cube,
-    held: Option<&Held>,
+    held: Option<&CachedCube>,
     shown: &Sampling,
     bands: &[usize],
     deadline: Deadline,
@@ -46,7 +46,7 @@ pub fn read(
     Ok(values)
 }
 
-fn take(held: &Held, shown: &Sampling, bands: &[usize], values: &mut [f32]) {
+fn take(held: &CachedCube, shown: &Sampling, bands: &[usize], values: &mut [f32]) {
     let pixels = shown.pixels();
     each_held(held, shown, &mut |at, spectrum| {
         for (plane, band) in bands.iter().enumerate() {
@@ -56,12 +56,12 @@ fn take(held: &Held, shown: &Sampling, bands: &[usize], values: &mut [f32]) {
 }
 
 /// Passes the spectra of the pixels of `shown` to `each`, with their places. `held` has all of these pixels.
-fn each_held(held: &Held, shown: &Sampling, each: &mut impl FnMut(usize, &[f32])) {
+fn each_held(held: &CachedCube, shown: &Sampling, each: &mut impl FnMut(usize, &[f32])) {
     let mut at = 0;
     for row in &shown.rows {
         for column in &shown.columns {
-            let place = if held.is_whole { held.place(*row, *column) } else { at };
-            each(at, held.spectrum(place));
+            let index = if held.is_whole { held.place(*row, *column) } else { at };
+            each(at, held.spectrum(index));
             at += 1;
         }
     }
@@ -73,7 +73,7 @@ fn each_held(held: &Held, shown: &Sampling, each: &mut impl FnMut(usize, &[f32])
 /// If the cube cannot be read, or reading takes too long.
 pub fn each_spectrum(
     cube: &Cube,
-    held: Option<&Held>,
+    held: Option<&CachedCube>,
     shown: &Sampling,
     deadline: Deadline,
     each: &mut impl FnMut(usize, &[f32]),
@@ -89,10 +89,10 @@ pub fn each_spectrum(
     for rows in shown.reads(cube.block_rows()) {
         deadline.check()?;
         cube.read_rows(rows, &mut |row, column, values| {
-            for (place, behind) in shown.hits(row, column, values.len() / bands) {
-                let from = &values[behind * bands..][..bands];
+            for (pixel, offset) in shown.hits(row, column, values.len() / bands) {
+                let from = &values[offset * bands..][..bands];
                 spectrum.iter_mut().zip(from).for_each(|(to, from)| *to = *from as f32);
-                each(place, &spectrum);
+                each(pixel, &spectrum);
             }
             Ok(())
         })?;
@@ -102,9 +102,9 @@ pub fn each_spectrum(
 
 /// Rows to read at once: runs of consecutive shown rows.
 fn runs(shown: &Sampling) -> impl Iterator<Item = Range<usize>> + '_ {
-    const TOGETHER: usize = 64;
+    const MAX_RUN_ROWS: usize = 64;
     let runs = shown.rows.chunk_by(|a, b| a + 1 == *b);
-    runs.flat_map(|run| run.chunks(TOGETHER)).map(|run| run[0]..run[run.len() - 1] + 1)
+    runs.flat_map(|run| run.chunks(MAX_RUN_ROWS)).map(|run| run[0]..run[run.len() - 1] + 1)
 }
 
 /// Reads one band with several threads, because every run of rows may be a wait for the disk.
@@ -122,8 +122,8 @@ fn read_band(
         for rows in runs(&part) {
             deadline.check()?;
             cube.read_band(band, rows, &mut |row, column, values| {
-                for (place, behind) in part.hits(row, column, values.len()) {
-                    plane[place] = values[behind] as f32;
+                for (pixel, offset) in part.hits(row, column, values.len()) {
+                    plane[pixel] = values[offset] as f32;
                 }
                 Ok(())
             })?;

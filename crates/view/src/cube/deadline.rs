@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_over_is_an_error() {
+    fn expired_deadline_is_an_error() {
         assert!(Deadline::new().check().is_ok());
         let over = Deadline { end: Instant::now(), ..Deadline::new() }.check().unwrap_err();
         assert_eq!(over.kind(), ErrorKind::Interrupted);

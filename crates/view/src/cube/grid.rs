@@ -7,23 +7,23 @@ use hsipack_pack::preview::Sampling;
 use crate::query::{Query, Window};
 
 /// Maximum number of rows and of columns in an answer.
-pub const MOST: usize = 2048;
+pub const MAX_SIDE: usize = 2048;
 /// Default number of rows and of columns.
 pub const USUAL: usize = 1024;
 /// Maximum number of bytes of values to hold of a cube. A cube of 480 × 640 × 100 fits.
-const HELD: usize = 128 << 20;
+const MAX_CACHED_BYTES: usize = 128 << 20;
 
 /// The requested number of rows and columns.
 ///
 /// # Errors
 /// If it is not a number, or too large.
 pub fn side(query: &Query) -> Result<usize> {
-    Ok(query.number("side", USUAL, MOST)?.max(1))
+    Ok(query.number("side", USUAL, MAX_SIDE)?.max(1))
 }
 
 /// The rows and columns of a cube to hold in memory while it is shown: all of them if they fit.
 pub fn held(shape: CubeShape) -> Sampling {
-    let fit = (HELD / (4 * shape.bands.max(1))).max(1);
+    let fit = (MAX_CACHED_BYTES / (4 * shape.bands.max(1))).max(1);
     if shape.rows.saturating_mul(shape.columns) <= fit {
         return Sampling::new(shape.rows, shape.columns, usize::MAX);
     }
@@ -70,7 +70,10 @@ mod tests {
             let held = held(shape);
             assert!(!is_whole(shape, &held));
             let bytes = held.pixels() * shape.bands * 4;
-            assert!(bytes <= HELD && !held.rows.is_empty() && !held.columns.is_empty(), "{shape}");
+            assert!(
+                bytes <= MAX_CACHED_BYTES && !held.rows.is_empty() && !held.columns.is_empty(),
+                "{shape}"
+            );
         }
     }
 }

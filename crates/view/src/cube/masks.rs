@@ -7,7 +7,7 @@ use hsipack_pack::preview::{Meaning, Sampling, packed_values};
 use hsipack_source::RowBuffer;
 use hsipack_store::dataset::ChunkArray;
 
-use crate::subject::{Of, Opened};
+use crate::subject::{Opened, Origin};
 
 /// A mask of one cube.
 pub enum Mask<'a> {
@@ -36,7 +36,7 @@ impl<'a> Mask<'a> {
         if let Some(group) = groups.iter().find(|group| group.name == name) {
             return Self::of_files(opened, group);
         }
-        if let Of::Sample { sample, stack: Some(stack) } = &opened.of
+        if let Origin::Sample { sample, stack: Some(stack) } = &opened.origin
             && let Some(array) = stack.mask(name)
         {
             return Ok(Self::Packed { array, index: sample.index });
@@ -49,9 +49,9 @@ impl<'a> Mask<'a> {
     /// # Errors
     /// If it cannot be opened, or has another shape.
     pub fn of_files(opened: &Opened<'a>, group: &'a MaskGroup) -> Result<Self> {
-        let (input, geo) = match &opened.of {
-            Of::Sample { sample, .. } => (Input::of_sample(sample), sample.geo.as_ref()),
-            Of::File { input, source } => ((*input).clone(), source.info().geo.as_ref()),
+        let (input, geo) = match &opened.origin {
+            Origin::Sample { sample, .. } => (Input::of_sample(sample), sample.geo.as_ref()),
+            Origin::File { input, source } => ((*input).clone(), source.info().geo.as_ref()),
         };
         let shape = opened.cube.shape;
         let (rows, columns) = (shape.rows, shape.columns);
@@ -97,8 +97,8 @@ impl<'a> Mask<'a> {
         for rows in shown.reads(ROWS) {
             reader.read_rows(rows.clone(), &mut buffer, &mut all)?;
             for (row, all) in rows.zip(all.chunks_exact(columns)) {
-                for (place, column) in shown.hits(row, 0, columns) {
-                    values[place] = all[column];
+                for (pixel, column) in shown.hits(row, 0, columns) {
+                    values[pixel] = all[column];
                 }
             }
         }

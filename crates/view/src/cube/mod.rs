@@ -3,7 +3,7 @@
 //! | file | job |
 //! |---|---|
 //! | `grid.rs` | which pixels of a window are shown, so that answers do not grow with the cube |
-//! | `held.rs` | the shown cube in memory, decoded, or as much of it as fits |
+//! | `cache.rs` | the shown cube in memory, decoded, or as much of it as fits |
 //! | `bands.rs` | some bands of a window |
 //! | `masks.rs` | labels of a window |
 //! | `confusion.rs` | counts of pixels by their classes in two masks |
@@ -14,10 +14,10 @@
 
 pub mod angles;
 pub mod bands;
+pub mod cache;
 pub mod confusion;
 pub mod deadline;
 pub mod grid;
-pub mod held;
 pub mod masks;
 pub mod spectra;
 pub mod thumbnail;

@@ -6,12 +6,12 @@ use hsipack_format::{Error, MaskValue, Result, mask};
 use hsipack_pack::physical::Cube;
 use hsipack_pack::spectra::Spectrum;
 
+use super::cache::CachedCube;
 use super::deadline::Deadline;
-use super::held::Held;
 use crate::query::Window;
 
 /// Maximum number of pixels in a rectangle.
-const MOST: usize = 4_000_000;
+const MAX_PIXELS: usize = 4_000_000;
 
 /// The spectra of a rectangle.
 ///
@@ -19,13 +19,13 @@ const MOST: usize = 4_000_000;
 /// If it has too many pixels, the cube cannot be read, or reading takes too long.
 pub fn of_window(
     cube: &Cube,
-    held: Option<&Held>,
+    held: Option<&CachedCube>,
     window: &Window,
     deadline: Deadline,
 ) -> Result<Spectrum> {
-    if window.pixels() > MOST {
+    if window.pixels() > MAX_PIXELS {
         return Err(Error::conflict(format!("the rectangle has {} pixels", window.pixels()))
-            .with_remedy(format!("choose a rectangle of at most {MOST} pixels")));
+            .with_remedy(format!("choose a rectangle of at most {MAX_PIXELS} pixels")));
     }
     let bands = cube.shape.bands;
     let mut spectrum = Spectrum::new(bands);
@@ -59,15 +59,15 @@ pub fn of_window(
 /// The spectra of each class, or layer if the mask has `layers`, from the held pixels. `mask` has the value of each of these
 /// pixels.
 pub fn of_classes(
-    held: &Held,
+    held: &CachedCube,
     mask: &[MaskValue],
     layers: bool,
     bands: usize,
 ) -> BTreeMap<u16, Spectrum> {
     let mut classes: BTreeMap<u16, Spectrum> = BTreeMap::new();
     let mut pixel = vec![0.0; bands];
-    for (place, value) in mask.iter().enumerate() {
-        let spectrum = held.spectrum(place);
+    for (index, value) in mask.iter().enumerate() {
+        let spectrum = held.spectrum(index);
         let mut to = |class| {
             let sums = classes.entry(class).or_insert_with(|| Spectrum::new(bands));
             add(sums, spectrum, &mut pixel);

@@ -5,13 +5,13 @@ use hsipack_pack::physical::Cube;
 use hsipack_pack::preview::{self, Sampling};
 
 use super::bands::{self, each_spectrum};
+use super::cache::CachedCube;
 use super::deadline::Deadline;
-use super::held::Held;
 
 /// Default number of rows and of columns of a thumbnail.
 pub const USUAL: usize = 160;
 /// Maximum number of rows and of columns of a thumbnail.
-pub const MOST: usize = 512;
+pub const MAX_SIDE: usize = 512;
 
 /// Summary of a cube at a glance.
 #[derive(Debug)]
@@ -36,7 +36,12 @@ pub struct Clipped {
 ///
 /// # Errors
 /// If the cube cannot be read, or reading takes too long.
-pub fn glance(cube: &Cube, held: Option<&Held>, side: usize, deadline: Deadline) -> Result<Glance> {
+pub fn glance(
+    cube: &Cube,
+    held: Option<&CachedCube>,
+    side: usize,
+    deadline: Deadline,
+) -> Result<Glance> {
     let shape = cube.shape;
     let shown = Sampling::new(shape.rows, shape.columns, side);
     let presets =
@@ -102,7 +107,8 @@ fn clipped(bands: &[Sums]) -> Clipped {
         false => 0.0,
     };
     let all = bands.iter().map(share).enumerate();
-    let (band, share) = all.fold((0, 0.0), |most, one| if one.1 > most.1 { one } else { most });
+    let (band, share) =
+        all.fold((0, 0.0), |most, candidate| if candidate.1 > most.1 { candidate } else { most });
     Clipped { band, share }
 }
 

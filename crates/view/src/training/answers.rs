@@ -10,8 +10,8 @@ use hsipack_read::{Dataset, OpenOptions};
 use hsipack_store::Stack;
 use serde_json::{Value, json};
 
-use super::batches::{Batch, Batches, Place};
-use super::made::{Key, Latest, Made};
+use super::batches::{Batch, Batches, WindowPosition};
+use super::images::{ImageCache, ItemImages, Key};
 use super::setup::{Setup, Training};
 use super::values::Values;
 use crate::answer::{Answer, bytes};
@@ -41,7 +41,7 @@ struct State {
     batches: Option<(String, Arc<Batches>)>,
     /// The batch that was requested last.
     batch: Option<(Key, Arc<Batch>)>,
-    latest: Latest,
+    latest: ImageCache,
 }
 
 impl Answers {
@@ -74,11 +74,11 @@ impl Answers {
         if let ["batch"] = question {
             return listed(subject, &batches, &batch, query);
         }
-        let place = query.number("place", 0, batch.items.len() - 1)?;
+        let position = query.number("place", 0, batch.items.len() - 1)?;
         // Other questions wait until the item is made, because most are about the same item.
-        let made = state.latest.of(&key, &batches, &batch, place)?;
+        let images = state.latest.of(&key, &batches, &batch, position)?;
         drop(state);
-        let shown = Shown { made: &made, place: place - made.first, query };
+        let shown = Shown { images: &images, position: position - images.first, query };
         match question {
             ["planes"] => shown.planes(),
             ["mask"] => shown.mask(),
@@ -100,8 +100,8 @@ impl State {
         key: &str,
         query: &Query,
     ) -> Result<Arc<Batches>> {
-        if let Some((known, batches)) = &self.batches
-            && known == key
+        if let Some((last_key, batches)) = &self.batches
+            && last_key == key
         {
             return Ok(Arc::clone(batches));
         }
@@ -129,8 +129,8 @@ impl State {
     }
 
     fn batch(&mut self, key: &Key, batches: &Batches) -> Result<Arc<Batch>> {
-        if let Some((known, batch)) = &self.batch
-            && known == key
+        if let Some((last_key, batch)) = &self.batch
+            && last_key == key
         {
             return Ok(Arc::clone(batch));
         }
@@ -161,8 +161,8 @@ fn places(batches: &Batches, epoch: u64, sample: usize) -> Result<Answer> {
     let mut found = batches.places(epoch, sample, PLACES + 1, deadline)?;
     let more = found.len() > PLACES;
     found.truncate(PLACES);
-    let place = |Place { batch, place, item }: &Place| json!({ "batch": batch, "place": place, "window": window(item), "repeat": item.repeat });
-    let places: Vec<Value> = found.iter().map(place).collect();
+    let to_json = |WindowPosition { batch, position, item }: &WindowPosition| json!({ "batch": batch, "place": position, "window": window(item), "repeat": item.repeat });
+    let places: Vec<Value> = found.iter().map(to_json).collect();
     Ok(Answer::json(&json!({ "places": places, "more": more })))
 }
 
@@ -197,7 +197,7 @@ fn listed(subject: &Subject, batches: &Batches, batch: &Batch, query: &Query) ->
         answer["masks"] = masks.map(|name| mask(batches, stack, name)).collect();
     }
     let places = (first..batch.items.len()).take(limit);
-    let items = places.map(|place| item(subject, batches, batch, place));
+    let items = places.map(|position| item(subject, batches, batch, position));
     answer["items"] = items.collect::<Result<Value>>()?;
     Ok(Answer::json(&answer))
 }
@@ -214,8 +214,8 @@ fn presets(stack: &Stack, good: Option<&[bool]>, chosen: Option<&[usize]>) -> Ve
         (0..bands).map(|band| is_read(&band) && (is_good(band) || !any)).collect();
     let mut presets = preview::presets(bands, stack.wavelength.as_deref(), Some(&usable));
     if let Some(chosen) = chosen {
-        let place = |band| chosen.iter().position(|one| *one == band).unwrap_or(0);
-        presets.iter_mut().for_each(|preset| preset.bands = preset.bands.map(place));
+        let index_of = |band| chosen.iter().position(|number| *number == band).unwrap_or(0);
+        presets.iter_mut().for_each(|preset| preset.bands = preset.bands.map(index_of));
     }
     presets.into_iter().map(facts::Preset::of).collect()
 }
@@ -255,8 +255,8 @@ fn mask(batches: &Batches, stack: &Stack, name: &str) -> Value {
     json!({ "name": name, "layers": layers, "classes": classes })
 }
 
-fn item(subject: &Subject, batches: &Batches, batch: &Batch, place: usize) -> Result<Value> {
-    let item = &batch.items[place];
+fn item(subject: &Subject, batches: &Batches, batch: &Batch, position: usize) -> Result<Value> {
+    let item = &batch.items[position];
     let sample = subject.dataset().map(|dataset| dataset.samples().get(item.sample)).transpose()?;
     let of_mask = item.label.map(|id| {
         let patches = batches.setup.loader.patches.as_ref();
@@ -272,20 +272,21 @@ fn item(subject: &Subject, batches: &Batches, batch: &Batch, place: usize) -> Re
             None => id.to_string(),
         }
     });
-    let own = sample.as_ref().and_then(|sample| sample.label.as_ref());
-    let own = own.map(|label| label.as_str().map_or_else(|| label.to_string(), str::to_owned));
+    let label = sample.as_ref().and_then(|sample| sample.label.as_ref());
+    let label_text =
+        label.map(|label| label.as_str().map_or_else(|| label.to_string(), str::to_owned));
     let steps = batch.drawn.iter().flat_map(|drawn| &drawn.steps);
     Ok(json!({
         "sample": item.sample, "repeat": item.repeat, "window": window(item),
-        "name": sample.map(|sample| sample.name), "label": of_mask.or(own),
+        "name": sample.map(|sample| sample.name), "label": of_mask.or(label_text),
         "padding": item.padding,
-        "steps": steps.map(|step| told(step, place)).collect::<Vec<Value>>(),
+        "steps": steps.map(|step| told(step, position)).collect::<Vec<Value>>(),
     }))
 }
 
 /// An augmentation, and what was drawn for an item; nothing if it is not applied.
-fn told(Step { op, drawn }: &Step, place: usize) -> Value {
-    let donor = match &drawn[place] {
+fn told(Step { op, drawn }: &Step, position: usize) -> Value {
+    let donor = match &drawn[position] {
         Some(
             Drawn::MixUp { donor, .. }
             | Drawn::CutMix { donor, .. }
@@ -293,14 +294,14 @@ fn told(Step { op, drawn }: &Step, place: usize) -> Value {
         ) => Some(donor),
         _ => None,
     };
-    json!({ "op": op, "drawn": drawn[place], "donor": donor })
+    json!({ "op": op, "drawn": drawn[position], "donor": donor })
 }
 
 /// The pixels of an item.
 struct Shown<'a> {
-    made: &'a Made,
-    /// Place among the images that were made.
-    place: usize,
+    images: &'a ItemImages,
+    /// Position among the images.
+    position: usize,
     query: &'a Query,
 }
 
@@ -308,14 +309,14 @@ impl Shown<'_> {
     /// The images before or after augmentations.
     fn images(&self) -> Result<&Images<Array>> {
         match self.query.get("what").unwrap_or("augmented") {
-            "read" => Ok(&self.made.read),
-            "augmented" => Ok(&self.made.augmented),
+            "read" => Ok(&self.images.read),
+            "augmented" => Ok(&self.images.augmented),
             other => Err(Error::conflict(format!("what={other} is not read or augmented"))),
         }
     }
 
     fn image(&self) -> Result<Values> {
-        Values::of(&self.images()?.image, self.place)
+        Values::of(&self.images()?.image, self.position)
     }
 
     fn sampling(&self, [rows, columns, _]: [usize; 3]) -> Result<Sampling> {
@@ -324,7 +325,7 @@ impl Shown<'_> {
 
     fn planes(&self) -> Result<Answer> {
         let values = self.image()?;
-        let wanted = self.query.bands(values.shape[2], bands::MOST)?;
+        let wanted = self.query.bands(values.shape[2], bands::MAX_BANDS)?;
         let shown = self.sampling(values.shape)?;
         let planes = values.planes(&shown, &wanted)?;
         let lengths = [wanted.len(), shown.rows.len(), shown.columns.len()];
@@ -339,7 +340,7 @@ impl Shown<'_> {
             .iter()
             .find(|mask| mask.name == name)
             .ok_or_else(|| Error::conflict(format!("the batch has no mask '{name}'")))?;
-        let values = Values::of(&mask.labels, self.place)?;
+        let values = Values::of(&mask.labels, self.position)?;
         let shown = self.sampling(values.shape)?;
         let lengths = [shown.rows.len(), shown.columns.len()];
         Ok(Answer::mask(lengths, &values.labels(&shown)?, values.layered))

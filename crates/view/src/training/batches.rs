@@ -34,11 +34,11 @@ pub struct Batch {
 
 /// A window of a sample, and its place in the epoch.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct WindowPosition {
     /// The batch.
     pub batch: usize,
     /// The place in the batch.
-    pub place: usize,
+    pub position: usize,
     /// The window.
     pub item: Item,
 }
@@ -102,13 +102,13 @@ impl Batches {
         sample: usize,
         most: usize,
         deadline: Deadline,
-    ) -> Result<Vec<Place>> {
+    ) -> Result<Vec<WindowPosition>> {
         let mut found = Vec::new();
         for batch in 0..self.len(epoch)? {
             deadline.check()?;
             let items = self.replay.items(epoch, batch)?;
             let places = items.into_iter().enumerate().filter(|(_, item)| item.sample == sample);
-            found.extend(places.map(|(place, item)| Place { batch, place, item }));
+            found.extend(places.map(|(position, item)| WindowPosition { batch, position, item }));
             if found.len() >= most {
                 found.truncate(most);
                 break;

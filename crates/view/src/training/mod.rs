@@ -4,13 +4,13 @@
 //! |---|---|
 //! | `setup.rs` | the options of the loader: from the start of the viewer, and from the page |
 //! | `batches.rs` | which items a batch has, and what was drawn for them |
-//! | `made.rs` | the pixels of an item, read and augmented; the latest items are kept |
+//! | `images.rs` | the pixels of an item, read and augmented; the latest items are kept |
 //! | `values.rs` | from arrays to the numbers that are sent to the page |
 //! | `answers.rs` | questions about all this, and their answers |
 
 mod answers;
 mod batches;
-mod made;
+mod images;
 mod setup;
 mod values;
 

@@ -71,15 +71,15 @@ const NAMES: [&str; 13] = [
 
 /// Limits of what the page can request: items of a batch, rows and columns of a crop, and bytes of augmentations. Encoded in
 /// an address, augmentations may be three times as long, and servers accept no address of more than 64 KiB.
-const MOST_ITEMS: usize = 1 << 16;
-const MOST_PIXELS: usize = 1 << 20;
-const MOST_AUGMENT: usize = 16 << 10;
+const MAX_ITEMS: usize = 1 << 16;
+const MAX_PIXELS: usize = 1 << 20;
+const MAX_AUGMENT: usize = 16 << 10;
 
 impl Setup {
     /// The options in `query`, as a short text. Equal texts mean equal setups.
     pub fn key(query: &Query) -> String {
-        let said = NAMES.iter().filter_map(|name| Some((name, query.get(name)?)));
-        said.map(|(name, value)| format!("{name}={value:?};")).collect()
+        let named = NAMES.iter().filter_map(|name| Some((name, query.get(name)?)));
+        named.map(|(name, value)| format!("{name}={value:?};")).collect()
     }
 
     /// The options in `query`; `base` has the options that the viewer was started with.
@@ -89,7 +89,7 @@ impl Setup {
     pub fn of(base: &Training, query: &Query) -> Result<Self> {
         let Training { mut loader, mut images, augment } = base.clone();
         let plan = &mut loader.plan;
-        plan.batch_size = query.number("batch_size", plan.batch_size, MOST_ITEMS)?;
+        plan.batch_size = query.number("batch_size", plan.batch_size, MAX_ITEMS)?;
         plan.seed = parsed(query, "seed")?.unwrap_or(plan.seed);
         plan.order = parsed(query, "order")?.unwrap_or(plan.order);
         if let Some(split) = query.get("split") {
@@ -107,10 +107,10 @@ impl Setup {
         let augment = match query.get("augment") {
             None => augment,
             Some(text) if text.trim().is_empty() => None,
-            Some(text) if text.len() > MOST_AUGMENT => {
+            Some(text) if text.len() > MAX_AUGMENT => {
                 let what = format!("the augmentations have {} bytes", text.len());
                 return Err(Error::conflict(what)
-                    .with_remedy(format!("on the page, give at most {MOST_AUGMENT} bytes of JSON; pass longer ones when you start the viewer")));
+                    .with_remedy(format!("on the page, give at most {MAX_AUGMENT} bytes of JSON; pass longer ones when you start the viewer")));
             }
             Some(text) => Some(text.to_owned()),
         };
@@ -167,7 +167,7 @@ impl Setup {
 
 /// Makes the loader crop as the page says. Options that the page does not set stay as they were.
 fn crop(loader: &mut LoaderOptions, kind: &str, query: &Query) -> Result<()> {
-    let length = |name: &str| Ok(query.number(name, 64, MOST_PIXELS)? as u32);
+    let length = |name: &str| Ok(query.number(name, 64, MAX_PIXELS)? as u32);
     let [rows, columns] = [length("rows")?, length("columns")?];
     let before = loader.patches.take();
     if kind == "given" {
@@ -180,7 +180,7 @@ fn crop(loader: &mut LoaderOptions, kind: &str, query: &Query) -> Result<()> {
         "whole" => Crop::Whole,
         "centre" => Crop::Centre { rows, columns },
         "random" => {
-            let per_sample = query.number("per_cube", 1, MOST_ITEMS)? as u32;
+            let per_sample = query.number("per_cube", 1, MAX_ITEMS)? as u32;
             let min_labelled = match old {
                 Crop::Random { min_labelled, .. } => min_labelled,
                 _ => 0.0,
@@ -188,7 +188,11 @@ fn crop(loader: &mut LoaderOptions, kind: &str, query: &Query) -> Result<()> {
             Crop::Random { rows, columns, per_sample, min_labelled }
         }
         "grid" => match old {
-            Crop::Grid { rows: own, columns: too, .. } if [own, too] == [rows, columns] => old,
+            Crop::Grid { rows: old_rows, columns: too, .. }
+                if [old_rows, too] == [rows, columns] =>
+            {
+                old
+            }
             Crop::Grid { pad, .. } => {
                 Crop::Grid { rows, columns, row_step: rows, column_step: columns, pad }
             }
@@ -196,8 +200,9 @@ fn crop(loader: &mut LoaderOptions, kind: &str, query: &Query) -> Result<()> {
         },
         "patches" => {
             let mask = query.get("mask").unwrap_or_default().to_owned();
-            let own = before.filter(|(own, _)| *own == mask).map(|(_, patches)| patches);
-            let patches = own.unwrap_or_else(|| Patches::new(rows, columns));
+            let old_patches =
+                before.filter(|(old_mask, _)| *old_mask == mask).map(|(_, patches)| patches);
+            let patches = old_patches.unwrap_or_else(|| Patches::new(rows, columns));
             loader.patches = Some((mask, Patches { rows, columns, ..patches }));
             Crop::Whole
         }
@@ -237,12 +242,12 @@ mod tests {
             Crop::Random { rows: 4, columns: 5, per_sample: 2, min_labelled: 0.5 };
         base.loader.splits = vec!["train".into()];
         assert_eq!(setup(&base, "").loader.plan, base.loader.plan);
-        let one = setup(&base, "crop=random&rows=6&columns=7&per_cube=3&seed=9&split=").loader;
+        let random = setup(&base, "crop=random&rows=6&columns=7&per_cube=3&seed=9&split=").loader;
         assert_eq!(
-            one.plan.crop,
+            random.plan.crop,
             Crop::Random { rows: 6, columns: 7, per_sample: 3, min_labelled: 0.5 }
         );
-        assert_eq!((one.plan.seed, one.splits.len()), (9, 0));
+        assert_eq!((random.plan.seed, random.splits.len()), (9, 0));
         let patches = setup(&base, "crop=patches&rows=3&columns=3&mask=a").loader;
         assert_eq!(patches.patches, Some(("a".to_owned(), Patches::new(3, 3))));
         assert_eq!(patches.plan.crop, Crop::Whole);
@@ -257,29 +262,32 @@ mod tests {
             let base = Training { augment: Some(augment.to_owned()), ..Training::default() };
             setup(&base, query).pipeline.unwrap().seed
         };
-        let (list, own) = (r#"[{"op": "hflip"}]"#, r#"{"ops": [{"op": "hflip"}], "seed": 3}"#);
-        assert_eq!((seed(list, ""), seed(list, "seed=5"), seed(own, "seed=5")), (0, 5, 3));
-        assert_eq!(seed(own, "seed=5&augment_seed=7"), 7);
-        let none = Training { augment: Some(own.to_owned()), ..Training::default() };
+        let (list, pipeline) = (r#"[{"op": "hflip"}]"#, r#"{"ops": [{"op": "hflip"}], "seed": 3}"#);
+        assert_eq!((seed(list, ""), seed(list, "seed=5"), seed(pipeline, "seed=5")), (0, 5, 3));
+        assert_eq!(seed(pipeline, "seed=5&augment_seed=7"), 7);
+        let none = Training { augment: Some(pipeline.to_owned()), ..Training::default() };
         assert!(setup(&none, "augment=").pipeline.is_none());
     }
 
     #[test]
-    fn what_is_told_is_what_is_asked_for() {
-        let told =
+    fn reported_setup_equals_the_request() {
+        let patches =
             setup(&Training::default(), "crop=patches&rows=3&columns=5&mask=a&normalize=snv");
-        let told = told.json();
+        let patches_json = patches.json();
         assert_eq!(
-            (&told["crop"], &told["size"], &told["mask"]),
+            (&patches_json["crop"], &patches_json["size"], &patches_json["mask"]),
             (&json!("patches"), &json!([3, 5]), &json!("a"))
         );
-        assert_eq!((&told["normalize"], &told["order"]), (&json!("snv"), &json!("shuffled")));
+        assert_eq!(
+            (&patches_json["normalize"], &patches_json["order"]),
+            (&json!("snv"), &json!("shuffled"))
+        );
         let mut base = Training::default();
         base.loader.samples = Some(vec![1, 2]);
         base.images.normalization =
             Normalization::StandardizeBy { mean: vec![0.0], std: vec![1.0] };
-        let given = setup(&base, "seed=4").json();
-        assert_eq!((&given["split"], &given["normalize"]), (&Value::Null, &Value::Null));
+        let seeded = setup(&base, "seed=4").json();
+        assert_eq!((&seeded["split"], &seeded["normalize"]), (&Value::Null, &Value::Null));
         let other = setup(&base, "split=val");
         assert_eq!((&other.json()["split"], &other.loader.samples), (&json!("val"), &None));
         let key = |query: &str| Setup::key(&Query::parse(query));

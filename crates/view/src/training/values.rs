@@ -48,18 +48,18 @@ impl Numbers<'_> {
 }
 
 impl Values {
-    /// The values of the item at `place` of an image (samples, bands, rows, columns), or of a mask. A mask of class ids has
+    /// The values of the item at `position` of an image (samples, bands, rows, columns), or of a mask. A mask of class ids has
     /// no axis of bands.
     ///
     /// # Errors
     /// If the memory has another order, or the values another type, than in batches of a loader.
-    pub fn of(array: &Array, place: usize) -> Result<Self> {
-        let one = array.narrowed(0, place, 1);
-        let (array, shape, layered) = match *one.shape() {
+    pub fn of(array: &Array, position: usize) -> Result<Self> {
+        let item = array.narrowed(0, position, 1);
+        let (array, shape, layered) = match *item.shape() {
             [_, values, rows, columns] => {
-                (one.permuted(&[0, 2, 3, 1]), [rows, columns, values], !one.element().is_float())
+                (item.permuted(&[0, 2, 3, 1]), [rows, columns, values], !item.element().is_float())
             }
-            [_, rows, columns] => (one, [rows, columns, 1], false),
+            [_, rows, columns] => (item, [rows, columns, 1], false),
             _ => return Err(Error::bug(format!("an array of shape {:?}", array.shape()))),
         };
         let values = Self { array, shape, layered };

@@ -59,8 +59,9 @@ pub fn check_cube(viewed: &Viewed, id: usize, sample: usize) {
     let spectrum = |row, column| [0, 1, 2, 4].map(|band| value(sample, row, column, band));
     let dot = |a: [f64; 4], b: [f64; 4]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     for (at, found) in angles.singles().into_iter().enumerate() {
-        let (own, other) = (spectrum(at / COLUMNS, at % COLUMNS), spectrum(5, 0));
-        let cosine = dot(own, other) / (dot(own, own) * dot(other, other)).sqrt();
+        let (spectrum_here, other) = (spectrum(at / COLUMNS, at % COLUMNS), spectrum(5, 0));
+        let cosine = dot(spectrum_here, other)
+            / (dot(spectrum_here, spectrum_here) * dot(other, other)).sqrt();
         let wanted = cosine.clamp(-1.0, 1.0).acos();
         let found = f64::from(found);
         assert!(
@@ -133,7 +134,7 @@ fn masks_and_classes_are_those_of_the_sample() {
     }
     let listed = &viewed.get("api/cube/1").json()["masks"][0];
     let ids: Vec<&Value> =
-        listed["classes"].as_array().unwrap().iter().map(|one| &one["id"]).collect();
+        listed["classes"].as_array().unwrap().iter().map(|class| &class["id"]).collect();
     assert_eq!(ids, [0, 1, 2, 3]);
     assert_eq!(listed["classes"][1]["colour"], "#0072b2");
     assert!(viewed.get("api/cube/1/mask/other").error().contains("no mask 'other'"));
@@ -145,7 +146,8 @@ fn samples_are_listed_filtered_and_sorted() {
     let viewed = Viewed::of(&dataset(folder.path()));
     let ids = |query: &str| -> (u64, Vec<u64>) {
         let list = viewed.get(&format!("api/samples?{query}")).json();
-        let ids = list["samples"].as_array().unwrap().iter().map(|one| one["id"].as_u64().unwrap());
+        let ids =
+            list["samples"].as_array().unwrap().iter().map(|sample| sample["id"].as_u64().unwrap());
         (list["total"].as_u64().unwrap(), ids.collect())
     };
     assert_eq!(ids("limit=3&offset=10"), (12, vec![10, 11]));
@@ -166,10 +168,10 @@ fn samples_are_listed_filtered_and_sorted() {
 #[test]
 fn cubes_in_files_are_shown_without_being_packed() {
     let folder = tempfile::tempdir().unwrap();
-    let (one, other) = (folder.path().join("a"), folder.path().join("b"));
-    write_envi(&one, 3);
+    let (first, other) = (folder.path().join("a"), folder.path().join("b"));
+    write_envi(&first, 3);
     write_envi(&other, 5);
-    let viewed = Viewed::of(&one.with_extension("hdr"));
+    let viewed = Viewed::of(&first.with_extension("hdr"));
     check_cube(&viewed, 0, 3);
     let about = viewed.get("api/about").json();
     assert_eq!((&about["kind"], &about["samples"]), (&json!("cubes"), &json!(1)));
@@ -208,7 +210,7 @@ fn masks_in_files_are_shown_and_compared() {
     assert_eq!(mask.body, [1, 0, 7, 0]);
     let found = viewed.get("api/cube/0/confusion?truth=mask&prediction=predicted").json();
     let ids: Vec<&Value> =
-        found["classes"].as_array().unwrap().iter().map(|one| &one["id"]).collect();
+        found["classes"].as_array().unwrap().iter().map(|class| &class["id"]).collect();
     assert_eq!(ids, [0, 1, 2, 3, 7]);
     // In the five rows below the first one, columns 5 to 7 are right and column 8 is wrong.
     assert_eq!(found["counts"][1], json!([0, 15, 0, 0, 5]));
@@ -217,7 +219,7 @@ fn masks_in_files_are_shown_and_compared() {
 }
 
 #[test]
-fn what_packing_did_to_values_is_told() {
+fn changes_by_packing_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = dataset(folder.path());
     // The source of sample 1 has changed: one value is greater by 1/8.
@@ -243,7 +245,9 @@ fn what_packing_did_to_values_is_told() {
         (0..COLUMNS).map(|column| if column == 4 { -0.125 } else { 0.0 }).collect();
     assert_eq!(map.singles(), wanted);
     let whole = viewed.get("api/cube/1/deviation").singles();
-    assert!(whole[3 * COLUMNS + 4] > 0.0 && whole.iter().filter(|one| **one > 0.0).count() == 1);
+    assert!(
+        whole[3 * COLUMNS + 4] > 0.0 && whole.iter().filter(|value| **value > 0.0).count() == 1
+    );
     std::fs::remove_file(raw.with_extension("hdr")).unwrap();
     assert!(viewed.get("api/cube/1/precision").error().contains("is missing"));
     let raw = Viewed::of(&folder.path().join("cubes").join("s00.hdr"));

@@ -35,7 +35,8 @@ fn a_cube_in_an_archive_is_shown_and_called_by_where_it_is() {
         check_cube(&viewed, 0, 5);
         let facts = viewed.get("api/cube/0").json();
         let file = path.join("in/cube.hdr").to_string_lossy().into_owned();
-        let files: Vec<_> = facts["fields"].as_array().unwrap().iter().map(|one| &one[1]).collect();
+        let files: Vec<_> =
+            facts["fields"].as_array().unwrap().iter().map(|field| &field[1]).collect();
         assert!(files.contains(&&file.into()), "{facts}");
     }
 }

@@ -147,8 +147,8 @@ impl Viewed {
 
     pub fn start(subject: Subject, options: &Options) -> Self {
         let view = View::start(subject, options).unwrap();
-        let rest = view.url().strip_prefix("http://").unwrap();
-        let (host, token) = rest.split_once('/').unwrap();
+        let address = view.url().strip_prefix("http://").unwrap();
+        let (host, token) = address.split_once('/').unwrap();
         let (host, token) = (host.to_owned(), token.trim_end_matches('/').to_owned());
         Self { view, host, token }
     }

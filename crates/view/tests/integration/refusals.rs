@@ -14,8 +14,8 @@ fn only_the_page_with_its_token_is_answered() {
     let Viewed { host, token, .. } = &viewed;
     let head = |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: {host}{more}");
     let about = format!("/{token}/api/about");
-    let own = format!("\r\nOrigin: http://{host}");
-    assert_eq!(viewed.send(&head(&about, &own)).status, 200);
+    let same_origin = format!("\r\nOrigin: http://{host}");
+    assert_eq!(viewed.send(&head(&about, &same_origin)).status, 200);
     let token_lacks =
         ["/", "/api/about", "/x/api/about", &format!("/{}/api/about", "0".repeat(32))];
     for path in token_lacks {

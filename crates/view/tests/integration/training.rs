@@ -46,17 +46,17 @@ fn every_window_of_an_epoch_has_the_values_of_its_cube() {
     assert_eq!((&about["items"], &about["batches"]), (&json!(2 * SAMPLES), &json!(5)));
     assert_eq!((&about["ops"], &about["masks"]), (&Value::Null, &json!(["mask"])));
     assert_eq!(about["setup"]["size"], json!([3, 4]));
-    let mut seen = vec![0; SAMPLES];
+    let mut windows = vec![0; SAMPLES];
     for batch in 0..5 {
         let of = format!("{setup}&batch={batch}");
         let listed = viewed.get(&format!("api/training/batch?{of}")).json();
         assert_eq!(listed["before"], json!([3, 4, BANDS]));
         assert_eq!(listed["presets"][0]["bands"], json!([2, 1, 0]));
-        for (place, item) in listed["items"].as_array().unwrap().iter().enumerate() {
+        for (position, item) in listed["items"].as_array().unwrap().iter().enumerate() {
             let (sample, window) = (number(&item["sample"]), window(item));
-            seen[sample] += 1;
+            windows[sample] += 1;
             assert_eq!(item["label"], ["oak", "beech"][sample % 2]);
-            let of = format!("{of}&place={place}&what=read");
+            let of = format!("{of}&place={position}&what=read");
             let planes = viewed.get(&format!("api/training/planes?{of}&bands=0,1,2,3,4"));
             assert_eq!(planes.shape(), [BANDS, 3, 4]);
             assert!(same(&planes.singles(), &stored(sample, window)), "{item}");
@@ -70,19 +70,19 @@ fn every_window_of_an_epoch_has_the_values_of_its_cube() {
             assert_eq!(pixel["mean"][4], json!(wanted));
         }
         let found = viewed.get(&format!("api/training/places?{setup}&sample=4")).json();
-        for place in found["places"].as_array().unwrap() {
-            let same = |item: &Value| item["window"] == place["window"];
-            if place["batch"] == batch {
-                assert!(same(&listed["items"][number(&place["place"])]), "{found}");
+        for occurrence in found["places"].as_array().unwrap() {
+            let same = |item: &Value| item["window"] == occurrence["window"];
+            if occurrence["batch"] == batch {
+                assert!(same(&listed["items"][number(&occurrence["place"])]), "{found}");
             }
         }
         assert_eq!(found["places"].as_array().unwrap().len(), 2);
     }
-    assert!(seen.iter().all(|windows| *windows == 2), "{seen:?}");
+    assert!(windows.iter().all(|windows| *windows == 2), "{windows:?}");
 }
 
 #[test]
-fn augmented_items_are_what_was_drawn_for_them() {
+fn augmented_items_match_their_draws() {
     let folder = tempfile::tempdir().unwrap();
     let json = r#"{"seed": 3, "ops": [{"op": "hflip", "p": 0.5}]}"#;
     let training = Training { augment: Some(json.to_owned()), ..Training::default() };
@@ -95,7 +95,7 @@ fn augmented_items_are_what_was_drawn_for_them() {
     for batch in 0..2 {
         let of = format!("epoch=1&batch={batch}");
         let listed = viewed.get(&format!("api/training/batch?{of}")).json();
-        for (place, item) in listed["items"].as_array().unwrap().iter().enumerate() {
+        for (position, item) in listed["items"].as_array().unwrap().iter().enumerate() {
             let step = &item["steps"][0];
             assert_eq!(step["op"], "hflip");
             let sample = number(&item["sample"]);
@@ -106,7 +106,7 @@ fn augmented_items_are_what_was_drawn_for_them() {
                 false => rows.flat_map(|row| row.iter().rev().copied()).collect(),
             };
             *(if step["drawn"].is_null() { &mut kept } else { &mut flipped }) += 1;
-            let of = format!("{of}&place={place}&bands=0,1,2,3,4");
+            let of = format!("{of}&place={position}&bands=0,1,2,3,4");
             let planes = viewed.get(&format!("api/training/planes?{of}")).singles();
             assert!(same(&planes, &wanted), "{item}");
             let read = viewed.get(&format!("api/training/planes?{of}&what=read")).singles();
@@ -127,14 +127,15 @@ fn mixed_items_are_mixed_with_the_others_of_their_batch() {
     let of = format!("augment={augment}&order=sequential&batch_size=4&batch=1");
     let listed = viewed.get(&format!("api/training/batch?{of}")).json();
     let items = listed["items"].as_array().unwrap();
-    for (place, item) in items.iter().enumerate() {
+    for (position, item) in items.iter().enumerate() {
         let step = &item["steps"][0];
         let donor = number(&items[number(&step["donor"])]["sample"]);
         let share = step["drawn"]["lambda"].as_f64().unwrap() as f32;
-        let [own, other] =
+        let [first, other] =
             [number(&item["sample"]), donor].map(|id| stored(id, [0, 0, ROWS, COLUMNS]));
-        let wanted: Vec<f32> = own.iter().zip(&other).map(|(a, b)| a + (b - a) * share).collect();
-        let planes = viewed.get(&format!("api/training/planes?{of}&place={place}&bands=0,1,2,3,4"));
+        let wanted: Vec<f32> = first.iter().zip(&other).map(|(a, b)| a + (b - a) * share).collect();
+        let planes =
+            viewed.get(&format!("api/training/planes?{of}&place={position}&bands=0,1,2,3,4"));
         let found = planes.singles();
         let near =
             |(a, b): (&f32, &f32)| (a - b).abs() <= 0.02 * b.abs() || a.is_nan() && b.is_nan();
@@ -173,11 +174,11 @@ fn chosen_bands_keep_their_numbers() {
     let preset = &listed["presets"][0];
     let caption = preset["caption"].as_str().unwrap();
     // Bands are given as places among the bands that are read. The caption has their numbers.
-    for place in preset["bands"].as_array().unwrap() {
-        let band = [4, 2, 1][number(place)];
+    for entry in preset["bands"].as_array().unwrap() {
+        let band = [4, 2, 1][number(entry)];
         assert!(caption.contains(&band.to_string()), "{preset}");
         let nm = &of_all["wavelength"][band];
-        assert_eq!(&listed["wavelength"][number(place)], nm);
+        assert_eq!(&listed["wavelength"][number(entry)], nm);
     }
     let sample = number(&listed["items"][0]["sample"]);
     let planes = viewed.get("api/training/planes?bands=0,1,2").singles();
@@ -187,7 +188,7 @@ fn chosen_bands_keep_their_numbers() {
 }
 
 #[test]
-fn what_cannot_be_is_an_error_that_says_so() {
+fn impossible_requests_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let path = dataset(folder.path());
     let viewed = Viewed::of(&path);

@@ -9,8 +9,8 @@ use super::node::{Comparison, Condition, Node, Operand, What, problem};
 use crate::Result;
 use crate::samples::Samples;
 
-/// The values of one sample that were needed so far.
-struct Known<'a> {
+/// Evaluation of a condition for one sample, with the values that were needed so far.
+struct Evaluation<'a> {
     text: &'a str,
     samples: &'a Samples,
     id: usize,
@@ -20,15 +20,15 @@ struct Known<'a> {
 impl Condition {
     /// Whether sample `id` fulfils the condition. All columns in the condition exist.
     pub(super) fn is_fulfilled(&self, samples: &Samples, id: usize) -> Result<bool> {
-        let mut known = Known { text: &self.text, samples, id, values: HashMap::new() };
+        let mut evaluation = Evaluation { text: &self.text, samples, id, values: HashMap::new() };
         for (name, _) in self.columns() {
-            known.values.insert(name, value(samples, id, name)?);
+            evaluation.values.insert(name, value(samples, id, name)?);
         }
-        known.holds(&self.root)
+        evaluation.holds(&self.root)
     }
 }
 
-impl Known<'_> {
+impl Evaluation<'_> {
     fn holds(&self, node: &Node) -> Result<bool> {
         match node {
             Node::Or(nodes) => {
@@ -50,8 +50,8 @@ impl Known<'_> {
             Node::Not(node) => Ok(!self.holds(node)?),
             Node::Is(operand) => Ok(*self.value(operand) == Value::Bool(true)),
             Node::In(operand, list) => {
-                let one = self.value(operand);
-                Ok(list.iter().any(|other| are_equal(one, self.value(other))))
+                let needle = self.value(operand);
+                Ok(list.iter().any(|other| are_equal(needle, self.value(other))))
             }
             Node::Compare(left, Comparison::Equal, right) => {
                 Ok(are_equal(self.value(left), self.value(right)))

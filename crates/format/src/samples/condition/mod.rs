@@ -32,7 +32,8 @@ pub use node::Condition;
 use node::{What, problem};
 
 /// Columns that every list of samples has.
-const OWN: [&str; 9] = ["id", "name", "stack", "index", "split", "group", "label", "nan", "inf"];
+const BUILT_IN_COLUMNS: [&str; 9] =
+    ["id", "name", "stack", "index", "split", "group", "label", "nan", "inf"];
 
 impl Condition {
     /// Parses a condition.
@@ -49,7 +50,7 @@ impl Condition {
         let mut all = Vec::new();
         self.root.each_operand(&mut |operand| {
             if let What::Column(name) = &operand.what
-                && !all.iter().any(|(known, _)| known == name)
+                && !all.iter().any(|(listed, _)| listed == name)
             {
                 all.push((name.as_str(), operand.at));
             }
@@ -96,11 +97,14 @@ impl Samples {
     /// If one of the ids does not exist.
     pub fn fulfilling(&self, ids: Vec<usize>, condition: &Condition) -> Result<Vec<usize>> {
         let used = condition.columns();
-        let known =
-            |name: &str| OWN.contains(&name) || self.columns().iter().any(|one| one == name);
-        if let Some((name, at)) = used.iter().find(|(name, _)| !known(name)) {
-            let all: Vec<&str> =
-                OWN.into_iter().chain(self.columns().iter().map(String::as_str)).collect();
+        let exists = |name: &str| {
+            BUILT_IN_COLUMNS.contains(&name) || self.columns().iter().any(|column| column == name)
+        };
+        if let Some((name, at)) = used.iter().find(|(name, _)| !exists(name)) {
+            let all: Vec<&str> = BUILT_IN_COLUMNS
+                .into_iter()
+                .chain(self.columns().iter().map(String::as_str))
+                .collect();
             return Err(problem(&condition.text, *at, &format!("there is no column '{name}'"))
                 .with_remedy(format!("the columns are {}; put text in quotes", all.join(", "))));
         }

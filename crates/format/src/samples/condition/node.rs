@@ -78,9 +78,9 @@ impl Node {
 
 /// The error for a position in a condition.
 pub(super) fn problem(text: &str, at: usize, what: &str) -> Error {
-    let place = match text.chars().count() {
+    let position = match text.chars().count() {
         end if at >= end => "at the end".to_owned(),
         _ => format!("at character {}", at + 1),
     };
-    Error::conflict(format!("{text}: {place}: {what}"))
+    Error::conflict(format!("{text}: {position}: {what}"))
 }

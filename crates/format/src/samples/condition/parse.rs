@@ -9,7 +9,7 @@ const DEEPEST: usize = 64;
 
 /// Parses a whole condition.
 pub(super) fn condition(text: &str) -> Result<Node> {
-    let mut parser = Parser { text, words: words(text)?, place: 0, depth: 0 };
+    let mut parser = Parser { text, words: words(text)?, position: 0, depth: 0 };
     let node = parser.any()?;
     match parser.next() {
         None => Ok(node),
@@ -20,28 +20,28 @@ pub(super) fn condition(text: &str) -> Result<Node> {
 struct Parser<'a> {
     text: &'a str,
     words: Vec<(usize, Word)>,
-    place: usize,
+    position: usize,
     depth: usize,
 }
 
 impl Parser<'_> {
     fn next(&mut self) -> Option<Word> {
-        let word = self.words.get(self.place).map(|(_, word)| word.clone());
-        self.place += 1;
+        let word = self.words.get(self.position).map(|(_, word)| word.clone());
+        self.position += 1;
         word
     }
 
     /// Consumes the sign if it is next.
     fn takes(&mut self, sign: &str) -> bool {
         let is_next =
-            matches!(self.words.get(self.place), Some((_, Word::Sign(next))) if *next == sign);
-        self.place += usize::from(is_next);
+            matches!(self.words.get(self.position), Some((_, Word::Sign(next))) if *next == sign);
+        self.position += usize::from(is_next);
         is_next
     }
 
     /// Where the next word begins, or the end of the text if there is none.
     fn at(&self) -> usize {
-        self.words.get(self.place).map_or(self.text.chars().count(), |(at, _)| *at)
+        self.words.get(self.position).map_or(self.text.chars().count(), |(at, _)| *at)
     }
 
     fn wrong(&self, what: &str) -> crate::Error {
@@ -52,7 +52,7 @@ impl Parser<'_> {
 
     /// The error about the word that was consumed last.
     fn wrong_before(&mut self, what: &str) -> crate::Error {
-        self.place -= 1;
+        self.position -= 1;
         self.wrong(what)
     }
 
@@ -98,28 +98,28 @@ impl Parser<'_> {
     }
 
     fn comparison(&mut self) -> Result<Node> {
-        let left = self.operand()?;
-        let place = self.place;
+        let first = self.operand()?;
+        let start = self.position;
         match self.next() {
-            Some(Word::Sign("in")) => return self.list(left),
+            Some(Word::Sign("in")) => return self.list(first),
             Some(Word::Sign("not")) if self.takes("in") => {
-                return Ok(Node::Not(Box::new(self.list(left)?)));
+                return Ok(Node::Not(Box::new(self.list(first)?)));
             }
             Some(Word::Sign(sign)) => {
                 if let Some(comparison) = Comparison::of(sign) {
-                    return Ok(Node::Compare(left, comparison, self.operand()?));
+                    return Ok(Node::Compare(first, comparison, self.operand()?));
                 }
             }
             _ => {}
         }
-        self.place = place;
-        match left.what {
-            What::Column(_) => Ok(Node::Is(left)),
+        self.position = start;
+        match first.what {
+            What::Column(_) => Ok(Node::Is(first)),
             What::Value(_) => Err(self.wrong("a comparison is missing")),
         }
     }
 
-    fn list(&mut self, left: Operand) -> Result<Node> {
+    fn list(&mut self, first: Operand) -> Result<Node> {
         let close = if self.takes("(") {
             ")"
         } else if self.takes("[") {
@@ -130,12 +130,12 @@ impl Parser<'_> {
         let mut list = vec![self.operand()?];
         while self.takes(",") {
             if self.takes(close) {
-                return Ok(Node::In(left, list));
+                return Ok(Node::In(first, list));
             }
             list.push(self.operand()?);
         }
         self.close(close)?;
-        Ok(Node::In(left, list))
+        Ok(Node::In(first, list))
     }
 
     fn operand(&mut self) -> Result<Operand> {

@@ -1,25 +1,25 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Condition, OWN};
+use super::{BUILT_IN_COLUMNS, Condition};
 use crate::samples::Samples;
 
 /// Three samples: a train/urban/cloud 3, b val/rural/cloud 12.5, c train without label or cloud.
 fn samples() -> Samples {
-    let own = [
+    let records = [
         json!({"split": "train", "group": "7", "label": "urban", "cloud": 3, "sunny day": true}),
         json!({"split": "val", "label": "rural", "cloud": 12.5, "sunny day": false}),
         json!({"split": "train", "note": "it's \"dry\""}),
     ];
-    let line = |(id, own): (usize, &Value)| {
+    let line = |(id, record): (usize, &Value)| {
         let mut line = json!({
             "id": id, "name": (&"abc"[id..=id]), "stack": "2x3x4", "index": id, "nan": id * 5, "inf": 0,
             "range": null, "source": { "path": "a", "bytes": 0, "fingerprint": "", "format": "" },
         });
-        line.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
+        line.as_object_mut().unwrap().extend(record.as_object().unwrap().clone());
         format!("{line}\n")
     };
-    let text: String = own.iter().enumerate().map(line).collect();
+    let text: String = records.iter().enumerate().map(line).collect();
     Samples::decode(text.into_bytes(), &["2x3x4"]).unwrap()
 }
 
@@ -92,7 +92,7 @@ fn errors_point_at_the_place() {
 }
 
 #[test]
-fn what_the_samples_do_not_have_is_said() {
+fn missing_columns_are_named() {
     let fault = |text: &str| {
         samples().matching(vec![0, 1, 2], &Condition::parse(text).unwrap()).unwrap_err().to_string()
     };
@@ -101,7 +101,7 @@ fn what_the_samples_do_not_have_is_said() {
         format!(
             "split == 'val' and clouds < 3: at character 20: there is no column 'clouds' \
              (the columns are {}, cloud, sunny day, note; put text in quotes)",
-            OWN.join(", ")
+            BUILT_IN_COLUMNS.join(", ")
         )
     );
     assert_eq!(
@@ -146,15 +146,15 @@ proptest! {
         let mut text = String::new();
         // In disjunctive form: `or` is the outermost operator.
         let mut groups: Vec<Vec<(Says, bool)>> = vec![Vec::new()];
-        for (place, ((one, says), negated, or)) in all.into_iter().enumerate() {
-            if place > 0 {
+        for (position, ((clause, says), negated, or)) in all.into_iter().enumerate() {
+            if position > 0 {
                 text += if or { " or " } else { " and " };
                 if or {
                     groups.push(Vec::new());
                 }
             }
             text += if negated { "not " } else { "" };
-            text += &one;
+            text += &clause;
             groups.last_mut().unwrap().push((says, negated));
         }
         let want: Vec<usize> = (0..3)

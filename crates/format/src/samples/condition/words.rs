@@ -27,16 +27,18 @@ pub(super) fn words(text: &str) -> Result<Vec<(usize, Word)>> {
     let mut words = Vec::new();
     let mut at = 0;
     while at < characters.len() {
-        let rest = &characters[at..];
-        let (word, len) = match rest[0] {
+        let remaining = &characters[at..];
+        let (word, len) = match remaining[0] {
             space if space.is_whitespace() => {
                 at += 1;
                 continue;
             }
-            quote @ ('\'' | '"' | '`') => quoted(text, at, rest, quote)?,
-            first if first.is_ascii_digit() || "+-.".contains(first) => number(text, at, rest)?,
-            first if first.is_alphabetic() || first == '_' => name(rest),
-            _ => sign(text, at, rest)?,
+            quote @ ('\'' | '"' | '`') => quoted(text, at, remaining, quote)?,
+            first if first.is_ascii_digit() || "+-.".contains(first) => {
+                number(text, at, remaining)?
+            }
+            first if first.is_alphabetic() || first == '_' => name(remaining),
+            _ => sign(text, at, remaining)?,
         };
         words.push((at, word));
         at += len;
@@ -45,36 +47,36 @@ pub(super) fn words(text: &str) -> Result<Vec<(usize, Word)>> {
 }
 
 /// A text in quotes, or a column name in backquotes. `\` escapes a quote or another `\`.
-fn quoted(text: &str, at: usize, rest: &[char], quote: char) -> Result<(Word, usize)> {
-    let (mut inside, mut place) = (String::new(), 1);
+fn quoted(text: &str, at: usize, remaining: &[char], quote: char) -> Result<(Word, usize)> {
+    let (mut inside, mut offset) = (String::new(), 1);
     loop {
-        match (rest.get(place), rest.get(place + 1)) {
+        match (remaining.get(offset), remaining.get(offset + 1)) {
             (None, _) => return Err(problem(text, at, &format!("{quote} is not closed"))),
-            (Some(one), _) if *one == quote => break,
+            (Some(character), _) if *character == quote => break,
             (Some('\\'), Some(next)) if *next == quote || *next == '\\' => {
                 inside.push(*next);
-                place += 2;
+                offset += 2;
             }
-            (Some(one), _) => {
-                inside.push(*one);
-                place += 1;
+            (Some(character), _) => {
+                inside.push(*character);
+                offset += 1;
             }
         }
     }
     let word = if quote == '`' { Word::Column(inside) } else { Word::Value(inside.into()) };
-    Ok((word, place + 1))
+    Ok((word, offset + 1))
 }
 
-fn number(text: &str, at: usize, rest: &[char]) -> Result<(Word, usize)> {
+fn number(text: &str, at: usize, remaining: &[char]) -> Result<(Word, usize)> {
     let mut len = 1;
-    while let Some(next) = rest.get(len) {
-        let after_exponent = matches!(rest[len - 1], 'e' | 'E') && matches!(next, '+' | '-');
+    while let Some(next) = remaining.get(len) {
+        let after_exponent = matches!(remaining[len - 1], 'e' | 'E') && matches!(next, '+' | '-');
         if !(next.is_ascii_alphanumeric() || ".".contains(*next) || after_exponent) {
             break;
         }
         len += 1;
     }
-    let digits: String = rest[..len].iter().collect();
+    let digits: String = remaining[..len].iter().collect();
     let plain = digits.strip_prefix('+').unwrap_or(&digits);
     let whole = plain.parse::<i64>().ok().map(Number::from);
     let number = whole.or_else(|| plain.parse::<f64>().ok().and_then(Number::from_f64));
@@ -84,9 +86,9 @@ fn number(text: &str, at: usize, rest: &[char]) -> Result<(Word, usize)> {
     }
 }
 
-fn name(rest: &[char]) -> (Word, usize) {
-    let is_of_name = |one: &&char| one.is_alphanumeric() || **one == '_';
-    let name: String = rest.iter().take_while(is_of_name).collect();
+fn name(remaining: &[char]) -> (Word, usize) {
+    let is_of_name = |character: &&char| character.is_alphanumeric() || **character == '_';
+    let name: String = remaining.iter().take_while(is_of_name).collect();
     let len = name.chars().count();
     let word = match name.as_str() {
         "true" | "True" => Word::Value(true.into()),
@@ -100,15 +102,17 @@ fn name(rest: &[char]) -> (Word, usize) {
     (word, len)
 }
 
-fn sign(text: &str, at: usize, rest: &[char]) -> Result<(Word, usize)> {
+fn sign(text: &str, at: usize, remaining: &[char]) -> Result<(Word, usize)> {
     let begins =
-        |sign: &&str| sign.chars().zip(rest).filter(|(a, b)| a == *b).count() == sign.len();
+        |sign: &&str| sign.chars().zip(remaining).filter(|(a, b)| a == *b).count() == sign.len();
     match SIGNS.into_iter().find(|sign| begins(sign)) {
         Some(sign) => Ok((Word::Sign(sign), sign.len())),
         None => {
-            let what = match rest[0] {
+            let what = match remaining[0] {
                 '=' => "'=' does not compare values; write '=='".to_owned(),
-                '&' | '|' | '!' | '~' => format!("write 'and', 'or' or 'not' for '{}'", rest[0]),
+                '&' | '|' | '!' | '~' => {
+                    format!("write 'and', 'or' or 'not' for '{}'", remaining[0])
+                }
                 other => format!("'{other}' is not allowed here"),
             };
             Err(problem(text, at, &what))

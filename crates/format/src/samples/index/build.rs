@@ -16,7 +16,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Default)]
 pub(in crate::samples) struct Builder<'a> {
     /// The stacks that exist; any stack is allowed if `None`.
-    known: Option<&'a [&'a str]>,
+    allowed: Option<&'a [&'a str]>,
     head: Head,
     starts: Vec<u64>,
     name_ends: Vec<u64>,
@@ -51,9 +51,9 @@ impl Keys {
 }
 
 impl<'a> Builder<'a> {
-    /// An index without samples. Only samples of the stacks `known` can be added.
-    pub fn of_stacks(known: &'a [&'a str]) -> Self {
-        Self { known: Some(known), ..Self::default() }
+    /// An index without samples. Only samples of the stacks `allowed` can be added.
+    pub fn of_stacks(stacks: &'a [&'a str]) -> Self {
+        Self { allowed: Some(stacks), ..Self::default() }
     }
 
     /// An index with the first `len` samples of `index`.
@@ -114,13 +114,13 @@ impl<'a> Builder<'a> {
         if line.id != id {
             return Err(Error::damaged(format!("sample {} stands where {id} should be", line.id)));
         }
-        if self.known.is_some_and(|known| !known.contains(&&*stack)) {
+        if self.allowed.is_some_and(|stacks| !stacks.contains(&&*stack)) {
             return Err(Error::damaged(format!(
                 "sample {id} is in stack {stack}, which does not exist"
             )));
         }
-        let place = self.head.stacks.iter().find(|(name, _)| *name == stack);
-        let next = place.map_or(0, |(_, count)| *count);
+        let entry = self.head.stacks.iter().find(|(name, _)| *name == stack);
+        let next = entry.map_or(0, |(_, count)| *count);
         if line.index as u64 != next {
             return Err(Error::damaged(format!(
                 "sample {id} has index {} in stack {stack} instead of {next}",
@@ -144,8 +144,8 @@ impl<'a> Builder<'a> {
             head.geo_from.get_or_insert(id as u64);
         }
         // A table has few columns, and most lines list them in the same order.
-        for (place, Text(key)) in line.columns.0.iter().enumerate() {
-            if head.columns.get(place).is_none_or(|(column, _)| column != key)
+        for (position, Text(key)) in line.columns.0.iter().enumerate() {
+            if head.columns.get(position).is_none_or(|(column, _)| column != key)
                 && !head.columns.iter().any(|(column, _)| column == key)
             {
                 head.columns.push((key.clone().into_owned(), id as u64));
@@ -158,10 +158,10 @@ impl<'a> Builder<'a> {
     fn place(&mut self, id: usize, stack: &str) {
         let stacks = &mut self.head.stacks;
         let last = id.checked_sub(1).map(|last| self.stacks[last] as usize);
-        let known = last
+        let listed = last
             .filter(|last| stacks[*last].0 == stack)
             .or_else(|| stacks.iter().position(|(name, _)| name == stack));
-        let number = known.unwrap_or_else(|| {
+        let number = listed.unwrap_or_else(|| {
             stacks.push((stack.to_owned(), 0));
             stacks.len() - 1
         });
@@ -230,8 +230,8 @@ impl<'a> Builder<'a> {
         });
         let starts: Vec<usize> = starts.collect();
         let mut ids = vec![0; self.len()];
-        for (id, (stack, place)) in self.stacks.iter().zip(&self.places).enumerate() {
-            ids[starts[*stack as usize] + *place as usize] = id as u32;
+        for (id, (stack, position)) in self.stacks.iter().zip(&self.places).enumerate() {
+            ids[starts[*stack as usize] + *position as usize] = id as u32;
         }
         ids
     }

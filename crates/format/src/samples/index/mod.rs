@@ -311,13 +311,13 @@ impl Index {
         let mut at = parts.ids;
         for (number, (_, count)) in stacks.iter().enumerate() {
             let mut least = 0;
-            for place in 0..*count as usize {
+            for position in 0..*count as usize {
                 let id = u32_at(bytes, at).ok_or_else(wrong)? as usize;
                 at += 4;
                 let agrees = id >= least
                     && id < self.len
                     && parts.stacks.get(bytes, id) == Some(number)
-                    && u32_at(bytes, parts.places + 4 * id) == Some(place as u32);
+                    && u32_at(bytes, parts.places + 4 * id) == Some(position as u32);
                 if !agrees {
                     return Err(wrong());
                 }
@@ -399,8 +399,8 @@ impl Index {
         if self.parts.stacks.width == 0 {
             return 0;
         }
-        let there = self.head.stacks.len();
-        self.found(|bytes| self.parts.stacks.get(bytes, id).filter(|stack| *stack < there))
+        let stacks = self.head.stacks.len();
+        self.found(|bytes| self.parts.stacks.get(bytes, id).filter(|stack| *stack < stacks))
     }
 
     /// The position of a sample in its stack.
@@ -409,17 +409,17 @@ impl Index {
         if self.parts.stacks.width == 0 {
             return id;
         }
-        let place = self.found(|bytes| u32_at(bytes, self.parts.places + 4 * id)) as usize;
+        let position = self.found(|bytes| u32_at(bytes, self.parts.places + 4 * id)) as usize;
         let count = self.head.stacks[self.stack(id)].1 as usize;
-        if place < count { place } else { changed() }
+        if position < count { position } else { changed() }
     }
 
     /// The sample at a position in the list of ids by stack.
-    pub(super) fn id(&self, place: usize) -> usize {
+    pub(super) fn id(&self, position: usize) -> usize {
         if self.parts.stacks.width == 0 {
-            return place;
+            return position;
         }
-        let id = self.found(|bytes| u32_at(bytes, self.parts.ids + 4 * place)) as usize;
+        let id = self.found(|bytes| u32_at(bytes, self.parts.ids + 4 * position)) as usize;
         if id < self.len { id } else { changed() }
     }
 

@@ -23,7 +23,7 @@ fn drawn() -> impl Strategy<Value = Vec<Drawn>> {
         Just(json!(1.5)),
         Just(json!([1, {"a": null}])),
     ];
-    let one = (
+    let sample = (
         0..STACKS.len(),
         prop::option::of(0u8..3),
         prop::option::of(0u16..400),
@@ -31,7 +31,7 @@ fn drawn() -> impl Strategy<Value = Vec<Drawn>> {
         prop::option::of("[a-d]"),
         prop::bool::weighted(0.1),
     );
-    prop::collection::vec(one, 0..40)
+    prop::collection::vec(sample, 0..40)
 }
 
 fn samples(drawn: &[Drawn]) -> Vec<Sample> {
@@ -95,7 +95,7 @@ fn assert_says(list: &Samples, samples: &[Sample]) {
         assert_eq!(list.splits().get(id), sample.split.as_ref());
         assert_eq!(list.groups().get(id), sample.group.as_ref());
         assert_eq!(list.labels().get(id), sample.label.as_ref());
-        let new = |known: &[&String], key: &String| !known.contains(&key);
+        let new = |listed: &[&String], key: &String| !listed.contains(&key);
         columns.extend(sample.columns.keys().filter(|key| new(&columns, key)).collect::<Vec<_>>());
         splits.extend(sample.split.iter().filter(|key| new(&splits, key)).collect::<Vec<_>>());
         groups.extend(sample.group.iter().filter(|key| new(&groups, key)).collect::<Vec<_>>());
@@ -108,10 +108,10 @@ fn assert_says(list: &Samples, samples: &[Sample]) {
     assert!(list.groups().different().iter().eq(groups));
     assert!(list.labels().different().iter().eq(labels));
     assert_eq!(list.have_geo(), samples.iter().any(|sample| sample.geo.is_some()));
-    for (place, stack) in STACKS.iter().enumerate() {
+    for (number, stack) in STACKS.iter().enumerate() {
         let ids = samples.iter().filter(|sample| sample.stack == *stack).map(|sample| sample.id);
-        assert!(list.ids_in(place).eq(ids));
-        assert_eq!(list.id_at(place, list.ids_in(place).len()), None);
+        assert!(list.ids_in(number).eq(ids));
+        assert_eq!(list.id_at(number, list.ids_in(number).len()), None);
     }
     assert_eq!(list.ids_in(STACKS.len()).len(), 0);
 }
@@ -136,8 +136,8 @@ fn numbers_of_many_keys_are_wider() {
 
 #[test]
 fn the_hint_counts_the_samples_of_each_stack() {
-    let (one, other) = ((0, None, None, None, None, false), (2, None, None, None, None, false));
-    let all = samples(&[one.clone(), other, one]);
+    let (first, other) = ((0, None, None, None, None, false), (2, None, None, None, None, false));
+    let all = samples(&[first.clone(), other, first]);
     let (_, index) = written(None, &all);
     let hint = stacks_hint(&index).unwrap();
     assert_eq!(hint, [("2x3x4".to_owned(), 2), ("8x9x10".to_owned(), 1)]);
@@ -196,7 +196,7 @@ impl Bytes for Unread {
 }
 
 #[test]
-fn what_cannot_be_read_is_no_index() {
+fn unreadable_index_is_refused() {
     let (_, index) = written(None, &samples(&[(0, None, None, None, None, false)]));
     assert!(Index::read(Arc::new(Unread(index))).unwrap_err().what().contains("cannot be read"));
 }
@@ -240,13 +240,13 @@ proptest! {
     }
 
     #[test]
-    fn damage_is_found(drawn in drawn(), place: prop::sample::Index, bit in 0u8..8) {
+    fn damage_is_found(drawn in drawn(), chosen: prop::sample::Index, bit in 0u8..8) {
         let (_, index) = written(None, &samples(&drawn));
-        let place = place.index(index.len());
+        let at = chosen.index(index.len());
         let mut damaged = index.clone();
-        damaged[place] ^= 1 << bit;
+        damaged[at] ^= 1 << bit;
         prop_assert!(Index::read(Arc::new(damaged)).is_err());
-        prop_assert!(Index::read(Arc::new(index[..place].to_vec())).is_err());
+        prop_assert!(Index::read(Arc::new(index[..at].to_vec())).is_err());
     }
 
     /// A checksum does not protect against someone who can compute one.
@@ -256,9 +256,9 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         let (text, mut index) = written(None, &samples(&drawn));
-        for (place, byte) in changes {
-            let place = place.index(index.len());
-            index[place] = byte;
+        for (chosen, byte) in changes {
+            let at = chosen.index(index.len());
+            index[at] = byte;
         }
         if let Ok(index) = Index::read(Arc::new(sealed(index))) {
             ask_everything(index, text);

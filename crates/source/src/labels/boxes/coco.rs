@@ -12,22 +12,24 @@ use super::{Boxes, CubeOfBoxes, Label, annotations, wrong};
 /// As [`super::read`].
 pub(super) fn read(path: &Path, cube: CubeOfBoxes<'_>) -> Result<Boxes> {
     let coco = annotations::read(path)?;
-    let place = coco.image_of(cube.names, cube.size)?;
+    let image = coco.image_of(cube.names, cube.size)?;
     let mut boxes = Boxes::default();
-    for (number, annotation) in coco.of_image(place).filter(|(_, one)| !one.is_crowd()) {
-        let place = format!("annotation {number}");
+    for (number, annotation) in
+        coco.of_image(image).filter(|(_, annotation)| !annotation.is_crowd())
+    {
+        let location = format!("annotation {number}");
         let Some([left, top, width, height]) = annotation.corners() else {
-            return Err(wrong(place, "it has no bbox of four numbers"));
+            return Err(wrong(location, "it has no bbox of four numbers"));
         };
         let Some(id) = annotation.category_id else {
-            return Err(wrong(place, "it has no category_id"));
+            return Err(wrong(location, "it has no category_id"));
         };
         let class = coco.categories.iter().find(|class| class.id == id);
         let name = class.map(|class| class.name.as_str()).filter(|name| !name.is_empty());
         let label = name.map_or(Label::Id(id), |name| Label::Name(name.to_owned()));
         boxes
             .add([left, top, left + width, top + height], label, cube.size)
-            .map_err(|what| wrong(place, what))?;
+            .map_err(|what| wrong(location, what))?;
     }
     Ok(boxes)
 }

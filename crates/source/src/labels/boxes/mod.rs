@@ -87,8 +87,8 @@ impl Boxes {
 }
 
 /// The error for a wrong box at a place in a file.
-fn wrong(place: impl std::fmt::Display, what: impl std::fmt::Display) -> Error {
-    Error::malformed(format!("{place}: {what}"))
+fn wrong(location: impl std::fmt::Display, what: impl std::fmt::Display) -> Error {
+    Error::malformed(format!("{location}: {what}"))
         .with_remedy("correct the box, or remove it; boxes that are partly outside are kept")
 }
 
@@ -144,7 +144,9 @@ pub(super) fn forget() {
 }
 
 fn is_table(path: &Path) -> bool {
-    let is = |ending: &str| path.extension().is_some_and(|own| own.eq_ignore_ascii_case(ending));
+    let is = |ending: &str| {
+        path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(ending))
+    };
     ["csv", "tsv"].iter().any(|ending| is(ending))
 }
 

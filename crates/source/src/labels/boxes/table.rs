@@ -88,8 +88,8 @@ pub(super) fn read(path: &Path, class: Option<&str>, cube: CubeOfBoxes<'_>) -> R
         None => Box::new(table.rows.iter()),
         Some(entries) => match entries.find(cube.names)? {
             None => Box::new(std::iter::empty()),
-            Some(place) => {
-                Box::new(table.of_pictures[place].iter().map(|row| &table.rows[*row as usize]))
+            Some(picture) => {
+                Box::new(table.of_pictures[picture].iter().map(|row| &table.rows[*row as usize]))
             }
         },
     };
@@ -167,11 +167,11 @@ struct Columns {
 impl Columns {
     fn of(head: &StringRecord, class: Option<&str>) -> Result<Self> {
         let names: Vec<String> = head.iter().map(|name| name.trim().to_lowercase()).collect();
-        let place = |wanted: &[&str]| {
+        let column_of = |wanted: &[&str]| {
             wanted.iter().find_map(|wanted| names.iter().position(|name| name == wanted))
         };
         let all = |columns: [&[&str]; 4]| {
-            let places = columns.map(place);
+            let places = columns.map(column_of);
             Some([places[0]?, places[1]?, places[2]?, places[3]?])
         };
         let (corners, has_sides) = match (all(CORNERS), all(SIDES)) {
@@ -186,7 +186,7 @@ impl Columns {
             }
         };
         let class = match class {
-            None => place(CLASSES),
+            None => column_of(CLASSES),
             Some("") => None,
             Some(class) => {
                 Some(head.iter().position(|name| name.trim() == class).ok_or_else(|| {
@@ -199,7 +199,7 @@ impl Columns {
                 })?)
             }
         };
-        let picture = place(PICTURES).filter(|place| Some(*place) != class);
+        let picture = column_of(PICTURES).filter(|column| Some(*column) != class);
         Ok(Self { corners, has_sides, class, picture })
     }
 }
@@ -239,12 +239,12 @@ fn of_text(text: &str, class: Option<&str>) -> Result<Table> {
             if name.is_empty() {
                 return Err(wrong(format_args!("line {line}"), "it names no picture"));
             }
-            let place = *places.entry(name.to_owned()).or_insert_with(|| {
+            let picture = *places.entry(name.to_owned()).or_insert_with(|| {
                 names.push(name.to_owned());
                 table.of_pictures.push(Vec::new());
                 names.len() - 1
             });
-            table.of_pictures[place].push(table.rows.len() as u32);
+            table.of_pictures[picture].push(table.rows.len() as u32);
         }
         table.rows.push(row);
     }
@@ -301,13 +301,13 @@ mod tests {
     #[test]
     fn columns_have_usual_names() {
         let name = |name: &str| Label::Name(name.to_owned());
-        let one = [(Some([1.0, 2.0, 3.5, 4.0]), name("leaf"))];
-        assert_eq!(boxes("xmin,ymin,xmax,ymax,class\n1,2,3.5,4,leaf\n"), one);
-        assert_eq!(boxes("Label;X;Y;W;H\nleaf;1;2;2.5;2\n"), one);
-        assert_eq!(boxes("left\ttop\twidth\theight\tcategory\n1\t2\t2.5\t2\tleaf"), one);
+        let expected = [(Some([1.0, 2.0, 3.5, 4.0]), name("leaf"))];
+        assert_eq!(boxes("xmin,ymin,xmax,ymax,class\n1,2,3.5,4,leaf\n"), expected);
+        assert_eq!(boxes("Label;X;Y;W;H\nleaf;1;2;2.5;2\n"), expected);
+        assert_eq!(boxes("left\ttop\twidth\theight\tcategory\n1\t2\t2.5\t2\tleaf"), expected);
         let sized =
             "filename,width,height,class,xmin,ymin,xmax,ymax\na.png,640,480,leaf,1,2,3.5,4\n";
-        assert_eq!(boxes(sized), one);
+        assert_eq!(boxes(sized), expected);
         assert_eq!(boxes("x,y,w,h\n0,0,1,1\n"), [(Some([0.0, 0.0, 1.0, 1.0]), Label::Id(1))]);
         let ids = boxes("x1,y1,x2,y2,class_id\n0,0,1,1,3\n0,0,1,1,12\n");
         assert_eq!([&ids[0].1, &ids[1].1], [&Label::Id(3), &Label::Id(12)]);

@@ -37,24 +37,24 @@ fn of_text(text: &str, name: &str, size: [usize; 2]) -> Result<Boxes> {
     }
     let sides = ["size/height", "size/width"].map(|side| xml::number(root, side).unwrap_or(0.0));
     // Programs that do not know the size write 0.
-    if sides.iter().zip(size).any(|(said, own)| *said != 0.0 && *said != own as f64) {
+    if sides.iter().zip(size).any(|(stated, actual)| *stated != 0.0 && *stated != actual as f64) {
         return Err(other_size(name, sides.map(|side| side as usize), size));
     }
     let mut boxes = Boxes::default();
     for (number, object) in xml::all(root, "object").enumerate() {
-        let place = format!("object {number}");
-        let name = xml::text(object, "name").ok_or_else(|| wrong(&place, "it has no name"))?;
+        let location = format!("object {number}");
+        let name = xml::text(object, "name").ok_or_else(|| wrong(&location, "it has no name"))?;
         let mut corners = [0.0; 4];
         for (corner, key) in corners.iter_mut().zip(["xmin", "ymin", "xmax", "ymax"]) {
             *corner = xml::text(object, &format!("bndbox/{key}"))
                 .and_then(|text| text.parse().ok())
-                .ok_or_else(|| wrong(&place, format!("its bndbox has no number {key}")))?;
+                .ok_or_else(|| wrong(&location, format!("its bndbox has no number {key}")))?;
         }
         let [left, top, right, bottom] = corners;
         let label = Label::Name(hsipack_format::text::printable(name).into_owned());
         boxes
             .add([left - 1.0, top - 1.0, right, bottom], label, size)
-            .map_err(|what| wrong(place, what))?;
+            .map_err(|what| wrong(location, what))?;
     }
     Ok(boxes)
 }

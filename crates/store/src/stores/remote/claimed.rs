@@ -16,7 +16,7 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// How long a span that no reader waits for is left to another process, at least.
 const MIN_AHEAD: Duration = Duration::from_secs(5);
 /// How long claims are ignored.
-const IGNORED_FOR: Duration = Duration::from_secs(10);
+const IGNORE_DURATION: Duration = Duration::from_secs(10);
 /// After this many waits in a row that were in vain, claims are ignored.
 const MAX_IN_VAIN: u32 = 2;
 
@@ -74,7 +74,7 @@ impl Patience {
     pub(super) fn was_in_vain(&mut self, now: Instant) {
         self.in_vain += 1;
         if self.in_vain >= MAX_IN_VAIN {
-            self.ignored_until = Some(now + IGNORED_FOR);
+            self.ignored_until = Some(now + IGNORE_DURATION);
         }
     }
 
@@ -127,9 +127,9 @@ mod tests {
         patience.was_in_vain(now);
         assert!(!patience.is_over(now));
         patience.was_in_vain(now);
-        assert!(patience.is_over(now) && !patience.is_over(now + IGNORED_FOR));
+        assert!(patience.is_over(now) && !patience.is_over(now + IGNORE_DURATION));
         // Claims are looked at again, but one more wait in vain is enough.
-        patience.was_in_vain(now + IGNORED_FOR);
-        assert!(patience.is_over(now + IGNORED_FOR));
+        patience.was_in_vain(now + IGNORE_DURATION);
+        assert!(patience.is_over(now + IGNORE_DURATION));
     }
 }

@@ -35,7 +35,7 @@ use prefetch::PrefetchQueue;
 const BYTES: u64 = 512 << 20;
 /// Each request costs a round trip, so a gap of up to 1 MiB between two wanted spans is fetched too. Parallel requests
 /// share the link, so long requests would delay all of them.
-const NEAR: Near = Near { gap: 1 << 20, run: 4 << 20 };
+const COALESCING: Near = Near { gap: 1 << 20, run: 4 << 20 };
 
 /// A store that reads objects by their URLs. Its requests run on the network's threads, and end when it is dropped.
 #[derive(Debug)]
@@ -93,9 +93,9 @@ impl Default for RemoteStore {
 
 impl Store for RemoteStore {
     fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>> {
-        let known = self.tails().0.remove(path);
-        let (version, tail) = match known {
-            Some(known) => known,
+        let cached = self.tails().0.remove(path);
+        let (version, tail) = match cached {
+            Some(cached) => cached,
             None => remote::tail(path, TAIL_BYTES, &self.wire)?,
         };
         let number = self.files.fetch_add(1, Ordering::Relaxed);
@@ -186,20 +186,20 @@ impl StoredFile for RemoteFile {
         if len == 0 {
             return take(&[]);
         }
-        if let Some((tail, place)) = self.file.take_tail(&span) {
+        if let Some((tail, range)) = self.file.take_tail(&span) {
             let room = &mut buffer.room(len)?[..len];
-            room.copy_from_slice(&tail[place]);
+            room.copy_from_slice(&tail[range]);
             return take(room);
         }
         // Before the cache: what was fetched a moment ago was written to the cache, but is still in memory.
-        if let Some(there) = self.prefetch.take_arrived(&self.file, &span) {
-            return take(there.bytes());
+        if let Some(fetched) = self.prefetch.take_arrived(&self.file, &span) {
+            return take(fetched.bytes());
         }
         if let Some(taken) = self.with_kept(&span, take) {
             return taken;
         }
-        if let Some(there) = self.prefetch.take(&self.file, &span)? {
-            return take(there.bytes());
+        if let Some(fetched) = self.prefetch.take(&self.file, &span)? {
+            return take(fetched.bytes());
         }
         if let Some(taken) = self.with_cached(&span, take) {
             return taken;
@@ -215,12 +215,12 @@ impl StoredFile for RemoteFile {
         if len == 0 {
             return Ok(());
         }
-        if let Some((tail, place)) = self.file.take_tail(&span) {
-            out.copy_from_slice(&tail[place]);
+        if let Some((tail, range)) = self.file.take_tail(&span) {
+            out.copy_from_slice(&tail[range]);
             return Ok(());
         }
-        if let Some(there) = self.prefetch.take_arrived(&self.file, &span) {
-            out.copy_from_slice(there.bytes());
+        if let Some(fetched) = self.prefetch.take_arrived(&self.file, &span) {
+            out.copy_from_slice(fetched.bytes());
             return Ok(());
         }
         let mut copy = |bytes: &[u8]| {
@@ -230,8 +230,8 @@ impl StoredFile for RemoteFile {
         if let Some(taken) = self.with_kept(&span, &mut copy) {
             return taken;
         }
-        if let Some(there) = self.prefetch.take(&self.file, &span)? {
-            out.copy_from_slice(there.bytes());
+        if let Some(fetched) = self.prefetch.take(&self.file, &span)? {
+            out.copy_from_slice(fetched.bytes());
             return Ok(());
         }
         let mut copy = |bytes: &[u8]| {
@@ -256,14 +256,14 @@ impl StoredFile for RemoteFile {
             }
             return;
         }
-        for start in span.clone().step_by(NEAR.run as usize) {
-            let end = span.end.min(start + NEAR.run);
+        for start in span.clone().step_by(COALESCING.run as usize) {
+            let end = span.end.min(start + COALESCING.run);
             self.prefetch.ask(&self.file, start..end, end - start);
         }
     }
 
     fn near(&self) -> Near {
-        NEAR
+        COALESCING
     }
 
     fn divide(&self, chunks: &[Option<Range<u64>>], per_sample: usize) {

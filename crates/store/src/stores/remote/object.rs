@@ -30,8 +30,8 @@ impl OpenObject {
     /// The last bytes and the position of `span` in them, if it is there. They can be taken only once.
     pub(super) fn take_tail(&self, span: &Range<u64>) -> Option<(Vec<u8>, Range<usize>)> {
         let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = self.in_tail(tail.as_deref()?, span)?;
-        Some((tail.take()?, place))
+        let range = self.in_tail(tail.as_deref()?, span)?;
+        Some((tail.take()?, range))
     }
 
     /// Whether `take_tail` would return a span.

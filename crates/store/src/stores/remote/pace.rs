@@ -20,7 +20,7 @@ const FIRST: usize = 24;
 const AFTER_FIRST: usize = 16;
 const LEAST: usize = 3;
 /// Maximum number of requests.
-const MOST: usize = 64;
+const MAX_REQUESTS: usize = 64;
 /// While the number doubles, the rate must grow by this factor.
 const GROWTH: f64 = 1.15;
 /// The rate must grow by this factor for a step up to be kept.
@@ -28,7 +28,7 @@ const GAIN: f64 = 1.08;
 /// The rate must stay above this factor for a step down to be kept.
 const LOSS: f64 = 0.98;
 /// Number of measurements before the next trial after an unsuccessful one.
-const REST: u32 = 12;
+const TRIAL_INTERVAL: u32 = 12;
 /// Minimum duration of a measurement.
 const SHORTEST: Duration = Duration::from_millis(200);
 /// The same while the number doubles, which must not take long.
@@ -47,7 +47,7 @@ pub(super) struct Pace {
     /// Bytes per second with the number that was kept.
     best: f64,
     /// Number of measurements until the next step is tried.
-    rest: u32,
+    until_trial: u32,
     /// Whether the next step is down.
     down: bool,
     /// Start of the current measurement.
@@ -68,7 +68,7 @@ impl Default for Pace {
             doubles: true,
             before: None,
             best: 0.0,
-            rest: 0,
+            until_trial: 0,
             down: false,
             since: None,
             received: 0,
@@ -146,8 +146,8 @@ impl Pace {
 
     fn double(&mut self, rate: f64) {
         let grows = rate > GROWTH * self.best;
-        if grows && self.at_once < MOST {
-            let more = (2 * self.at_once).clamp(AFTER_FIRST, MOST);
+        if grows && self.at_once < MAX_REQUESTS {
+            let more = (2 * self.at_once).clamp(AFTER_FIRST, MAX_REQUESTS);
             self.before = Some(std::mem::replace(&mut self.at_once, more));
             self.best = rate;
             return;
@@ -168,15 +168,15 @@ impl Pace {
             }
             Some(before) => {
                 self.at_once = before;
-                self.rest = REST;
+                self.until_trial = TRIAL_INTERVAL;
                 self.down = !self.down;
             }
-            None if self.rest == 0 => {
+            None if self.until_trial == 0 => {
                 self.best = rate;
                 self.step();
             }
             None => {
-                self.rest -= 1;
+                self.until_trial -= 1;
                 // The rate of a link may change.
                 self.best += (rate - self.best) / 4.0;
             }
@@ -186,10 +186,10 @@ impl Pace {
     fn step(&mut self) {
         let next = match self.down {
             true => (self.at_once - self.at_once.div_ceil(4)).max(LEAST),
-            false => (self.at_once + self.at_once.div_ceil(2)).min(MOST),
+            false => (self.at_once + self.at_once.div_ceil(2)).min(MAX_REQUESTS),
         };
         if next == self.at_once {
-            (self.rest, self.down) = (REST, !self.down);
+            (self.until_trial, self.down) = (TRIAL_INTERVAL, !self.down);
             return;
         }
         self.before = Some(std::mem::replace(&mut self.at_once, next));

@@ -43,10 +43,10 @@ use crate::stopping;
 /// Maximum number of waiting spans; more `prefetch` calls are ignored.
 const QUEUE: usize = 4096;
 /// For this time after a failure, all readers of the span get the error. Afterwards, the span is fetched again.
-const FAILED_FOR: Duration = Duration::from_secs(1);
+const FAILURE_LIFETIME: Duration = Duration::from_secs(1);
 
 /// Maximum size in bytes of spans that are kept after they were taken.
-const KEPT: u64 = 64 << 20;
+const MAX_TAKEN_BYTES: u64 = 64 << 20;
 /// Maximum size in bytes of memory that waits for the next spans. A span that is dropped makes room for one that is
 /// requested, so little memory waits.
 const SPARE: u64 = 64 << 20;
@@ -68,7 +68,7 @@ pub(super) struct PrefetchQueue {
 
 #[derive(Debug, Default)]
 struct QueueState {
-    spans: BTreeMap<SpanKey, Asked>,
+    spans: BTreeMap<SpanKey, SpanRequest>,
     /// Spans to be fetched, oldest first. Some may no longer exist.
     queue: VecDeque<SpanKey>,
     /// Spans that were completely taken, oldest first. Some may no longer exist. `kept` is their total size in bytes.
@@ -79,7 +79,7 @@ struct QueueState {
     /// Total size in bytes of the spans that are being fetched or were fetched.
     held: u64,
     /// Number of bytes taken so far, of any span.
-    given: u64,
+    delivered: u64,
     /// Number of bytes received when the last request was done.
     received: u64,
     pace: Pace,
@@ -104,12 +104,12 @@ enum First {
 }
 
 #[derive(Debug)]
-struct Asked {
+struct SpanRequest {
     object: Arc<OpenObject>,
     span: Range<u64>,
     /// Number of bytes that are wanted and not yet taken. It may exceed the span's length, if bytes are wanted more than
     /// once.
-    left: u64,
+    wanted: u64,
     /// Whether the span was left to another process for too long, so that it is fetched in any case.
     overdue: bool,
     state: State,
@@ -121,27 +121,27 @@ enum State {
     /// Another process is fetching it; since when this process knows.
     Claimed(Instant),
     Fetching(AbortHandle),
-    /// The bytes, and the value of `given` when they arrived.
-    There(Arc<SpanBytes>, u64),
+    /// The bytes, and the value of `delivered` when they arrived.
+    Fetched(Arc<SpanBytes>, u64),
     Failed(Failure, Instant),
 }
 
 /// Bytes of a span that has arrived.
-pub(super) struct There {
+pub(super) struct FetchedBytes {
     memory: Arc<SpanBytes>,
-    place: Range<usize>,
+    range: Range<usize>,
 }
 
-impl There {
+impl FetchedBytes {
     /// The bytes that were wanted.
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.memory[self.place.clone()]
+        &self.memory[self.range.clone()]
     }
 }
 
 /// The result of a request.
 struct Done {
-    place: SpanKey,
+    key: SpanKey,
     bytes: SpanBytes,
     begun: Instant,
     result: Result<(), Failure>,
@@ -157,7 +157,7 @@ impl PrefetchQueue {
     /// Number of bytes that are wanted and were not taken.
     #[cfg(test)]
     pub(super) fn wanted(&self) -> u64 {
-        self.lock().spans.values().map(|asked| asked.left).sum()
+        self.lock().spans.values().map(|request| request.wanted).sum()
     }
 
     /// Bytes of memory that wait for the next spans.
@@ -182,8 +182,8 @@ impl PrefetchQueue {
     /// Requests a span, of which `wanted` bytes will be taken. Does nothing if there are too many spans.
     pub(super) fn ask(self: &Arc<Self>, object: &Arc<OpenObject>, span: Range<u64>, wanted: u64) {
         let mut table = self.lock();
-        if let Some(place) = table.holding(object.number, &span) {
-            return table.want_again(place, wanted);
+        if let Some(key) = table.holding(object.number, &span) {
+            return table.want_again(key, wanted);
         }
         self.ask_for(&mut table, object, span, wanted);
     }
@@ -201,8 +201,8 @@ impl PrefetchQueue {
     /// Records that a reader got the bytes of a span from elsewhere.
     pub(super) fn pass(self: &Arc<Self>, object: &OpenObject, span: &Range<u64>) {
         let mut table = self.lock();
-        if let Some(place) = table.holding(object.number, span) {
-            table.took(place, span.end - span.start);
+        if let Some(key) = table.holding(object.number, span) {
+            table.took(key, span.end - span.start);
             self.go_on(&mut table);
         }
     }
@@ -221,15 +221,15 @@ impl PrefetchQueue {
         if len > self.limit || table.spans.len() == QUEUE || table.queue.len() == QUEUE {
             return;
         }
-        let place = (object.number, span.start);
-        if table.spans.contains_key(&place) {
+        let key = (object.number, span.start);
+        if table.spans.contains_key(&key) {
             // A shorter span begins at the same place. The bytes after it are fetched when they are read.
             return;
         }
         let state = State::Queued;
-        let asked = Asked { object: object.clone(), span, left: wanted, overdue: false, state };
-        table.spans.insert(place, asked);
-        table.queue.push_back(place);
+        let request = SpanRequest { object: object.clone(), span, wanted, overdue: false, state };
+        table.spans.insert(key, request);
+        table.queue.push_back(key);
         self.go_on(table);
     }
 
@@ -238,11 +238,11 @@ impl PrefetchQueue {
         self: &Arc<Self>,
         object: &OpenObject,
         span: &Range<u64>,
-    ) -> Option<There> {
+    ) -> Option<FetchedBytes> {
         let mut table = self.lock();
-        let there = table.take(object.number, span)?;
+        let fetched = table.take(object.number, span)?;
         self.go_on(&mut table);
-        Some(there)
+        Some(fetched)
     }
 
     /// The bytes of a span that was requested. Waits until they arrive. `None` if it was not requested, or if another process
@@ -254,38 +254,38 @@ impl PrefetchQueue {
         self: &Arc<Self>,
         object: &Arc<OpenObject>,
         span: &Range<u64>,
-    ) -> Result<Option<There>> {
+    ) -> Result<Option<FetchedBytes>> {
         let mut table = self.lock();
         // Since when this reader waits for another process.
         let mut since = None;
         loop {
-            if let Some(there) = table.take(object.number, span) {
+            if let Some(fetched) = table.take(object.number, span) {
                 self.go_on(&mut table);
-                return Ok(Some(there));
+                return Ok(Some(fetched));
             }
-            let Some(place) = table.holding(object.number, span) else { return Ok(None) };
-            match &table.spans[&place].state {
-                State::Queued => self.start(&mut table, place),
+            let Some(key) = table.holding(object.number, span) else { return Ok(None) };
+            match &table.spans[&key].state {
+                State::Queued => self.start(&mut table, key),
                 State::Claimed(_) => {
                     let now = Instant::now();
                     let waited = now.duration_since(*since.get_or_insert(now));
                     if waited >= table.patience.of_reader(now) {
                         table.waited_in_vain(now);
-                        self.start(&mut table, place);
+                        self.start(&mut table, key);
                         self.go_on(&mut table);
                         continue;
                     }
                     table = self.wait(table, object, POLL_INTERVAL)?;
-                    table.look_again(place);
+                    table.look_again(key);
                 }
-                State::Fetching(_) => table = self.wait(table, object, stopping::LOOK)?,
+                State::Fetching(_) => table = self.wait(table, object, stopping::POLL_INTERVAL)?,
                 // It has just arrived.
-                State::There(..) => {}
+                State::Fetched(..) => {}
                 State::Failed(failure, when) => {
-                    if when.elapsed() < FAILED_FOR {
+                    if when.elapsed() < FAILURE_LIFETIME {
                         return Err(failure.of(&object.url));
                     }
-                    table.remove(place);
+                    table.remove(key);
                 }
             }
         }
@@ -308,9 +308,9 @@ impl PrefetchQueue {
     pub(super) fn forget(self: &Arc<Self>, number: u64) {
         let mut table = self.lock();
         let places = table.spans.range((number, 0)..=(number, u64::MAX));
-        let places: Vec<SpanKey> = places.map(|(place, _)| *place).collect();
-        for place in places {
-            table.remove(place);
+        let places: Vec<SpanKey> = places.map(|(key, _)| *key).collect();
+        for key in places {
+            table.remove(key);
         }
         self.go_on(&mut table);
     }
@@ -321,8 +321,8 @@ impl PrefetchQueue {
         if !matches!(table.first, First::Unknown) {
             return;
         }
-        let pending = table.spans.iter().filter(|(_, asked)| asked.is_pending());
-        let spans: HashSet<SpanKey> = pending.map(|(place, _)| *place).collect();
+        let pending = table.spans.iter().filter(|(_, request)| request.is_pending());
+        let spans: HashSet<SpanKey> = pending.map(|(key, _)| *key).collect();
         if spans.is_empty() {
             // Everything is in memory or in the local cache, so this says nothing about the link.
             return;
@@ -335,43 +335,43 @@ impl PrefetchQueue {
     /// Starts as many requests for queued spans as allowed.
     fn go_on(self: &Arc<Self>, table: &mut QueueState) {
         table.look_at_first();
-        while let Some(place) = table.queue.front().copied() {
-            let Some(asked) = table.spans.get(&place).filter(|asked| asked.is_queued()) else {
+        while let Some(key) = table.queue.front().copied() {
+            let Some(request) = table.spans.get(&key).filter(|request| request.is_queued()) else {
                 table.queue.pop_front();
                 continue;
             };
-            let len = asked.span.end - asked.span.start;
-            if table.running >= table.at_once(place) || !table.make_room(len, self.limit) {
+            let len = request.span.end - request.span.start;
+            if table.running >= table.at_once(key) || !table.make_room(len, self.limit) {
                 return;
             }
             table.queue.pop_front();
             self.pool.shrink(self.limit - table.held);
-            self.start(table, place);
+            self.start(table, key);
         }
     }
 
     /// Starts the request for a queued span, unless its bytes are in the local cache or still wait to be written there, or
     /// another process is fetching them.
-    fn start(self: &Arc<Self>, table: &mut QueueState, place: SpanKey) {
-        let given = table.given;
-        let asked = table.spans.get_mut(&place).expect("it was just looked at");
-        let len = asked.span.end - asked.span.start;
-        if let Some(bytes) = asked.object.waiting(&asked.span) {
-            asked.state = State::There(bytes, given);
+    fn start(self: &Arc<Self>, table: &mut QueueState, key: SpanKey) {
+        let delivered = table.delivered;
+        let request = table.spans.get_mut(&key).expect("it was just looked at");
+        let len = request.span.end - request.span.start;
+        if let Some(bytes) = request.object.waiting(&request.span) {
+            request.state = State::Fetched(bytes, delivered);
             table.held += len;
             self.changed.notify_all();
             return;
         }
         let now = Instant::now();
-        match asked.object.claim(&asked.span) {
-            Claim::Other if !asked.overdue && !table.patience.is_over(now) => {
-                asked.state = State::Claimed(now);
-                self.poll(table, place);
+        match request.object.claim(&request.span) {
+            Claim::Other if !request.overdue && !table.patience.is_over(now) => {
+                request.state = State::Claimed(now);
+                self.poll(table, key);
                 return;
             }
             Claim::Free | Claim::Other => {}
             Claim::Cached => {
-                table.remove(place);
+                table.remove(key);
                 self.changed.notify_all();
                 return;
             }
@@ -379,44 +379,44 @@ impl PrefetchQueue {
         let mut bytes = match self.pool.get(len as usize) {
             Ok(bytes) => bytes,
             Err(_) => {
-                asked.object.release(&asked.span);
-                asked.state = State::Failed(Failure::Memory(len), Instant::now());
+                request.object.release(&request.span);
+                request.state = State::Failed(Failure::Memory(len), Instant::now());
                 self.changed.notify_all();
                 return;
             }
         };
-        let (object, span) = (asked.object.clone(), asked.span.clone());
+        let (object, span) = (request.object.clone(), request.span.clone());
         let received = object.received();
         // A weak reference, so that dropping the store does not wait for its requests.
         let ahead = Arc::downgrade(self);
         let started = remote::spawn(async move {
             let result = object.fetch(span, &mut bytes).await;
             if let Some(ahead) = ahead.upgrade() {
-                ahead.done(Done { place, bytes, begun: now, result });
+                ahead.done(Done { key, bytes, begun: now, result });
             }
         });
         match started {
             // The table is locked, so the request cannot be recorded as done before this.
             Ok(started) => {
-                asked.state = State::Fetching(started.abort_handle());
+                request.state = State::Fetching(started.abort_handle());
                 table.running += 1;
                 table.held += len;
                 table.patience.started(now);
                 table.pace.started(received, Instant::now());
             }
             Err(error) => {
-                asked.object.release(&asked.span);
+                request.object.release(&request.span);
                 let failure = Failure::Other(error.what().to_owned());
-                asked.state = State::Failed(failure, Instant::now());
+                request.state = State::Failed(failure, Instant::now());
                 self.changed.notify_all();
             }
         }
     }
 
     /// Adds a span to those that other processes have claimed. A task looks at them every few ms, until there are none.
-    fn poll(self: &Arc<Self>, table: &mut QueueState, place: SpanKey) {
-        if !table.claimed.contains(&place) {
-            table.claimed.push_back(place);
+    fn poll(self: &Arc<Self>, table: &mut QueueState, key: SpanKey) {
+        if !table.claimed.contains(&key) {
+            table.claimed.push_back(key);
         }
         if table.is_polled {
             return;
@@ -437,8 +437,8 @@ impl PrefetchQueue {
     /// until the next look; `None` if no span is claimed any more.
     fn look_at_claimed(self: &Arc<Self>) -> Option<Duration> {
         let mut table = self.lock();
-        for place in table.claimed.clone() {
-            table.look_again(place);
+        for key in table.claimed.clone() {
+            table.look_again(key);
         }
         table.queue_again();
         self.go_on(&mut table);
@@ -451,23 +451,24 @@ impl PrefetchQueue {
 
     fn done(self: &Arc<Self>, done: Done) {
         let mut table = self.lock();
-        let given = table.given;
+        let delivered = table.delivered;
         match &done.result {
             Ok(()) => table.patience.fetched(done.begun.elapsed()),
             Err(_) => table.patience.failed(),
         }
         // Otherwise the span was dropped meanwhile, and is no longer counted.
-        if let Some(asked) = table.spans.get_mut(&done.place) {
-            let (len, received) = (asked.span.end - asked.span.start, asked.object.received());
+        if let Some(request) = table.spans.get_mut(&done.key) {
+            let (len, received) =
+                (request.span.end - request.span.start, request.object.received());
             match done.result {
                 Ok(()) => {
                     let bytes = Arc::new(done.bytes);
-                    asked.object.has_come(&asked.span, &bytes);
-                    asked.state = State::There(bytes, given);
+                    request.object.has_come(&request.span, &bytes);
+                    request.state = State::Fetched(bytes, delivered);
                 }
                 Err(failure) => {
-                    asked.object.release(&asked.span);
-                    asked.state = State::Failed(failure, Instant::now());
+                    request.object.release(&request.span);
+                    request.state = State::Failed(failure, Instant::now());
                     table.held -= len;
                 }
             }
@@ -482,7 +483,7 @@ impl PrefetchQueue {
     }
 }
 
-impl Asked {
+impl SpanRequest {
     fn is_queued(&self) -> bool {
         matches!(self.state, State::Queued)
     }
@@ -495,9 +496,9 @@ impl Asked {
 
 impl QueueState {
     /// Maximum number of running requests when the request for a queued span starts.
-    fn at_once(&self, place: SpanKey) -> usize {
+    fn at_once(&self, key: SpanKey) -> usize {
         match &self.first {
-            First::OnItsWay(spans) if !spans.contains(&place) => self.pace.at_once() / 2,
+            First::OnItsWay(spans) if !spans.contains(&key) => self.pace.at_once() / 2,
             _ => self.pace.at_once(),
         }
     }
@@ -505,7 +506,7 @@ impl QueueState {
     /// Updates the state of the first batch.
     fn look_at_first(&mut self) {
         let First::OnItsWay(spans) = &mut self.first else { return };
-        spans.retain(|place| self.spans.get(place).is_some_and(Asked::is_pending));
+        spans.retain(|key| self.spans.get(key).is_some_and(SpanRequest::is_pending));
         if spans.is_empty() {
             self.first = First::Arrived;
             self.pace.first_batch_arrived(self.received, Instant::now());
@@ -514,42 +515,42 @@ impl QueueState {
 
     /// The key of the span that contains `span` of an object.
     fn holding(&self, number: u64, span: &Range<u64>) -> Option<SpanKey> {
-        let (place, asked) = self.spans.range((number, 0)..=(number, span.start)).next_back()?;
-        (span.end <= asked.span.end).then_some(*place)
+        let (key, request) = self.spans.range((number, 0)..=(number, span.start)).next_back()?;
+        (span.end <= request.span.end).then_some(*key)
     }
 
     /// The bytes of `span`, if they are in memory. Records that they were taken.
-    fn take(&mut self, number: u64, span: &Range<u64>) -> Option<There> {
-        let place = self.holding(number, span)?;
-        let asked = self.spans.get(&place)?;
-        let State::There(memory, _) = &asked.state else { return None };
-        let start = (span.start - asked.span.start) as usize;
+    fn take(&mut self, number: u64, span: &Range<u64>) -> Option<FetchedBytes> {
+        let key = self.holding(number, span)?;
+        let request = self.spans.get(&key)?;
+        let State::Fetched(memory, _) = &request.state else { return None };
+        let start = (span.start - request.span.start) as usize;
         let wanted = start..start + (span.end - span.start) as usize;
-        let there = There { memory: memory.clone(), place: wanted };
-        self.took(place, span.end - span.start);
-        Some(there)
+        let fetched = FetchedBytes { memory: memory.clone(), range: wanted };
+        self.took(key, span.end - span.start);
+        Some(fetched)
     }
 
     /// Looks whether a span is still claimed by another process. If not, it is in the local cache, or has to be fetched.
-    fn look_again(&mut self, place: SpanKey) {
-        let Some(asked) = self.spans.get_mut(&place) else { return };
-        let State::Claimed(since) = asked.state else { return };
-        match asked.object.claim(&asked.span) {
+    fn look_again(&mut self, key: SpanKey) {
+        let Some(request) = self.spans.get_mut(&key) else { return };
+        let State::Claimed(since) = request.state else { return };
+        match request.object.claim(&request.span) {
             Claim::Other => {
                 let now = Instant::now();
-                asked.overdue = now.duration_since(since) > self.patience.ahead(now);
-                if asked.overdue {
-                    asked.state = State::Queued;
+                request.overdue = now.duration_since(since) > self.patience.ahead(now);
+                if request.overdue {
+                    request.state = State::Queued;
                 }
             }
             // The other process was killed, or did not keep it. The claim is made again when the request starts.
             Claim::Free => {
-                asked.object.release(&asked.span);
-                asked.state = State::Queued;
+                request.object.release(&request.span);
+                request.state = State::Queued;
             }
             Claim::Cached => {
                 self.patience.was_rewarded();
-                self.remove(place);
+                self.remove(key);
             }
         }
     }
@@ -558,11 +559,11 @@ impl QueueState {
     /// now.
     fn waited_in_vain(&mut self, now: Instant) {
         self.patience.was_in_vain(now);
-        for place in &self.claimed {
-            if let Some(asked) = self.spans.get_mut(place)
-                && matches!(asked.state, State::Claimed(_))
+        for key in &self.claimed {
+            if let Some(request) = self.spans.get_mut(key)
+                && matches!(request.state, State::Claimed(_))
             {
-                (asked.overdue, asked.state) = (true, State::Queued);
+                (request.overdue, request.state) = (true, State::Queued);
             }
         }
         self.queue_again();
@@ -570,49 +571,49 @@ impl QueueState {
 
     /// Puts spans that are claimed no longer back to the beginning of the queue.
     fn queue_again(&mut self) {
-        let state = |place: &SpanKey| self.spans.get(place).map(|asked| &asked.state);
-        let is_queued = |place: &SpanKey| matches!(state(place), Some(State::Queued));
-        let is_claimed = |place: &SpanKey| matches!(state(place), Some(State::Claimed(_)));
+        let state = |key: &SpanKey| self.spans.get(key).map(|request| &request.state);
+        let is_queued = |key: &SpanKey| matches!(state(key), Some(State::Queued));
+        let is_claimed = |key: &SpanKey| matches!(state(key), Some(State::Claimed(_)));
         let queued: Vec<SpanKey> = self.claimed.iter().copied().filter(is_queued).collect();
         let claimed = self.claimed.iter().copied().filter(is_claimed).collect();
         self.claimed = claimed;
-        queued.into_iter().rev().for_each(|place| self.queue.push_front(place));
+        queued.into_iter().rev().for_each(|key| self.queue.push_front(key));
     }
 
     /// Records that bytes of a span were taken.
-    fn took(&mut self, place: SpanKey, bytes: u64) {
-        self.given += bytes;
-        let asked = self.spans.get_mut(&place).expect("whoever took them found it");
-        if asked.left == 0 {
+    fn took(&mut self, key: SpanKey, bytes: u64) {
+        self.delivered += bytes;
+        let request = self.spans.get_mut(&key).expect("whoever took them found it");
+        if request.wanted == 0 {
             return;
         }
-        asked.left = asked.left.saturating_sub(bytes);
-        if asked.left == 0 {
-            self.kept += asked.span.end - asked.span.start;
-            self.taken.push_back(place);
+        request.wanted = request.wanted.saturating_sub(bytes);
+        if request.wanted == 0 {
+            self.kept += request.span.end - request.span.start;
+            self.taken.push_back(key);
         }
-        while self.kept > KEPT && self.give_way() {}
+        while self.kept > MAX_TAKEN_BYTES && self.give_way() {}
     }
 
     /// Records that `bytes` more of a span are wanted.
-    fn want_again(&mut self, place: SpanKey, bytes: u64) {
-        let given = self.given;
-        let asked = self.spans.get_mut(&place).expect("whoever asks found it");
-        if asked.left == 0 {
+    fn want_again(&mut self, key: SpanKey, bytes: u64) {
+        let delivered = self.delivered;
+        let request = self.spans.get_mut(&key).expect("whoever asks found it");
+        if request.wanted == 0 {
             // The span was completely taken, and kept for a while.
-            self.kept -= asked.span.end - asked.span.start;
+            self.kept -= request.span.end - request.span.start;
         }
-        asked.left += bytes;
-        if let State::There(_, since) = &mut asked.state {
-            *since = given;
+        request.wanted += bytes;
+        if let State::Fetched(_, since) = &mut request.state {
+            *since = delivered;
         }
     }
 
     /// Removes the span that has been completely taken for the longest time; `false` if there is none.
     fn give_way(&mut self) -> bool {
-        while let Some(place) = self.taken.pop_front() {
-            if self.spans.get(&place).is_some_and(|asked| asked.left == 0) {
-                self.remove(place);
+        while let Some(key) = self.taken.pop_front() {
+            if self.spans.get(&key).is_some_and(|request| request.wanted == 0) {
+                self.remove(key);
                 return true;
             }
         }
@@ -620,21 +621,21 @@ impl QueueState {
     }
 
     /// Removes a span in any state.
-    fn remove(&mut self, place: SpanKey) {
-        let Some(asked) = self.spans.remove(&place) else { return };
-        let len = asked.span.end - asked.span.start;
-        if asked.left == 0 {
+    fn remove(&mut self, key: SpanKey) {
+        let Some(request) = self.spans.remove(&key) else { return };
+        let len = request.span.end - request.span.start;
+        if request.wanted == 0 {
             self.kept -= len;
         }
-        match asked.state {
+        match request.state {
             State::Queued | State::Claimed(_) | State::Failed(..) => {}
-            State::Fetching(request) => {
-                request.abort();
-                asked.object.release(&asked.span);
+            State::Fetching(task) => {
+                task.abort();
+                request.object.release(&request.span);
                 self.running -= 1;
                 self.held -= len;
             }
-            State::There(..) => self.held -= len,
+            State::Fetched(..) => self.held -= len,
         }
     }
 
@@ -645,10 +646,10 @@ impl QueueState {
             if self.give_way() {
                 continue;
             }
-            let is_stale = |asked: &Asked| matches!(asked.state, State::There(_, since) if self.given - since > 2 * limit);
-            let stale = self.spans.iter().find(|(_, asked)| is_stale(asked));
-            let Some(place) = stale.map(|(place, _)| *place) else { return false };
-            self.remove(place);
+            let is_stale = |request: &SpanRequest| matches!(request.state, State::Fetched(_, since) if self.delivered - since > 2 * limit);
+            let stale = self.spans.iter().find(|(_, request)| is_stale(request));
+            let Some(key) = stale.map(|(key, _)| *key) else { return false };
+            self.remove(key);
         }
         true
     }

@@ -9,13 +9,13 @@ use hsipack_format::{Error, ErrorKind, Result};
 use hsipack_testing::server::{Fault, Request, Server};
 
 use super::super::{ReadBuffer, Store, StoredFile};
-use super::{NEAR, RemoteStore};
+use super::{COALESCING, RemoteStore};
 use crate::local_cache::{CachedDataset, CachedShard, Claim, LocalCache};
 use crate::remote::set_options;
 use crate::stopping;
 
 /// More bytes than two requests fetch.
-const LEN: usize = 2 * NEAR.run as usize + 12_345;
+const LEN: usize = 2 * COALESCING.run as usize + 12_345;
 
 fn content() -> Vec<u8> {
     (0..LEN).map(|at| (at as u32).wrapping_mul(2_654_435_761) as u8).collect()
@@ -51,7 +51,7 @@ fn all_is_right(file: &dyn StoredFile) {
     let want = content();
     assert!(read(file, 0, LEN).unwrap() == want, "by itself");
     file.prefetch(0..LEN as u64);
-    let run = NEAR.run as usize;
+    let run = COALESCING.run as usize;
     for start in (0..LEN).step_by(run / 4) {
         let end = LEN.min(start + run / 4);
         assert!(read(file, start, end).unwrap() == want[start..end], "{start} to {end}");
@@ -80,13 +80,13 @@ fn errors_and_breaks_of_a_server_are_tried_again() {
 }
 
 #[test]
-fn what_came_before_a_break_is_not_fetched_again() {
+fn bytes_before_a_break_are_not_fetched_again() {
     let broken = AtomicBool::new(false);
     let (_folder, server, file) = open(move |_| match broken.swap(true, Ordering::SeqCst) {
         false => Fault::CutAfter(1 << 20),
         true => Fault::None,
     });
-    let len = NEAR.run as usize;
+    let len = COALESCING.run as usize;
     assert!(read(&*file, 0, len).unwrap() == content()[..len]);
     let ranges: Vec<_> = server.requests().iter().filter_map(|request| request.range).collect();
     assert_eq!(ranges.len(), 2, "{ranges:?}");
@@ -149,7 +149,7 @@ fn an_object_that_is_replaced_is_never_mixed_with_the_one_that_was_opened() {
     // The earlier failure is reported for one second.
     std::thread::sleep(Duration::from_millis(1100));
     for error in fails(&*file) {
-        assert!(crate::small::is_missing(&error), "{error}");
+        assert!(crate::bounded_read::is_missing(&error), "{error}");
     }
 }
 
@@ -169,7 +169,7 @@ fn a_failure_is_told_once_and_later_tried_again() {
 }
 
 #[test]
-fn what_is_asked_ahead_is_fetched_once_and_several_at_a_time() {
+fn prefetched_spans_are_fetched_once_and_in_parallel() {
     // Long, so that a busy machine adds little to it.
     let late = Duration::from_millis(900);
     let (_folder, server, file) = open(move |_| Fault::Late(late));
@@ -254,7 +254,7 @@ fn a_file_that_is_closed_ends_its_requests() {
 }
 
 #[test]
-fn what_was_taken_is_kept_for_a_while_and_gives_way() {
+fn taken_spans_are_kept_until_room_is_needed() {
     let (_folder, server, file) = open(|_| Fault::None);
     let bytes = || {
         let fetched = server.requests().into_iter().filter_map(|request| request.range);
@@ -275,7 +275,7 @@ fn what_was_taken_is_kept_for_a_while_and_gives_way() {
 }
 
 #[test]
-fn what_is_wanted_again_before_it_has_gone_is_kept_until_it_was_taken_again() {
+fn spans_requested_again_are_kept_until_taken_again() {
     let (_folder, server, file) = open(|_| Fault::None);
     drop(file);
     let bytes = || {
@@ -310,14 +310,14 @@ fn what_is_wanted_again_before_it_has_gone_is_kept_until_it_was_taken_again() {
 }
 
 #[test]
-fn what_goes_into_the_local_cache_does_not_stay_in_memory() {
+fn locally_cached_bytes_leave_memory() {
     let (_folder, _server, store, _cache, file) = open_with_cache();
     read_chunks(&*file);
     assert_eq!(store.prefetch.wanted(), 0);
 }
 
 #[test]
-fn what_is_still_in_memory_is_not_read_from_the_local_cache() {
+fn bytes_in_memory_are_not_read_from_the_local_cache() {
     let (_folder, _server, _store, cache, file) = open_with_cache();
     for chunk in chunks() {
         file.prefetch(chunk);
@@ -355,7 +355,7 @@ fn memory_of_blocks_is_used_again_when_they_were_written() {
 }
 
 #[test]
-fn what_waits_to_be_written_into_the_local_cache_is_not_fetched_again() {
+fn bytes_awaiting_the_local_cache_are_not_fetched_again() {
     let (folder, server, store, cache, file) = open_with_cache();
     // Holding this lock prevents writing, like a slow disk.
     let total = std::fs::File::open(folder.path().join("cache/total")).unwrap();
@@ -403,7 +403,7 @@ fn open_cached(
 
 /// Chunks of the served file, from its beginning.
 fn chunks() -> impl Iterator<Item = Range<u64>> {
-    let step = NEAR.run / 8;
+    let step = COALESCING.run / 8;
     (0..LEN as u64 / step).map(move |at| at * step..(at + 1) * step)
 }
 
@@ -586,14 +586,14 @@ mod alone {
             true => Fault::Late(Duration::from_millis(1500)),
             false => Fault::None,
         });
-        let (one, other) = (shared.open(1 << 30), shared.open(1 << 30));
+        let (first, other) = (shared.open(1 << 30), shared.open(1 << 30));
         late.store(true, Ordering::SeqCst);
         // Most of them have to wait for their turn.
-        (0..BLOCKS).for_each(|number| one.file.prefetch(block(number)));
+        (0..BLOCKS).for_each(|number| first.file.prefetch(block(number)));
         late.store(false, Ordering::SeqCst);
         other.read((0..BLOCKS).rev());
         other.cache.flush();
-        one.read(0..BLOCKS);
+        first.read(0..BLOCKS);
         let fetched = shared.fetched() as f64 / (BLOCKS * BLOCK) as f64;
         assert!(fetched <= 1.1, "{fetched}");
     }
@@ -634,14 +634,14 @@ fn blocks_are_fetched_ahead_again_when_their_process_has_ended() {
 #[test]
 fn blocks_stay_claimed_until_they_are_written() {
     let shared = Shared::new(|_| Fault::None);
-    let (one, other) = (shared.open(1 << 30), shared.open(1 << 30));
+    let (first, other) = (shared.open(1 << 30), shared.open(1 << 30));
     // Holding this lock prevents writing, like a slow disk.
     let total = std::fs::File::open(shared.folder.path().join("cache/total")).unwrap();
     total.lock().unwrap();
-    one.read(0..BLOCKS);
+    first.read(0..BLOCKS);
     assert_eq!(other.claim(Claim::Other).len() as u64, BLOCKS);
     drop(total);
-    one.cache.flush();
+    first.cache.flush();
     assert_eq!(other.claim(Claim::Cached).len() as u64, BLOCKS);
 }
 
@@ -680,25 +680,25 @@ fn on_a_slow_link_processes_wait_for_each_other_from_the_start() {
 fn blocks_that_are_not_kept_or_not_fetched_are_claimed_no_longer() {
     // There is room for two blocks.
     let shared = Shared::new(|_| Fault::None);
-    let (one, other) = (shared.open(2 * BLOCK + 100), shared.open(2 * BLOCK + 100));
-    one.read(0..BLOCKS);
-    one.cache.flush();
+    let (first, other) = (shared.open(2 * BLOCK + 100), shared.open(2 * BLOCK + 100));
+    first.read(0..BLOCKS);
+    first.cache.flush();
     assert_eq!(other.claim(Claim::Cached).len(), 2);
     assert_eq!(other.claim(Claim::Free).len() as u64, BLOCKS - 2);
     drop(other);
     // What is not kept is not claimed at all.
     let other = shared.open(2 * BLOCK + 100);
-    assert_eq!(one.claim(Claim::Free), other.claim(Claim::Free));
+    assert_eq!(first.claim(Claim::Free), other.claim(Claim::Free));
 
     let shared = Shared::new(|_| Fault::Status(403));
-    let (one, other) = (shared.open(1 << 30), shared.open(1 << 30));
-    assert!(read(&*one.file, 0, 100).is_err());
+    let (first, other) = (shared.open(1 << 30), shared.open(1 << 30));
+    assert!(read(&*first.file, 0, 100).is_err());
     assert_eq!(other.claim(Claim::Free).len() as u64, BLOCKS);
 
     let shared = Shared::new(|_| Fault::Late(Duration::from_secs(600)));
-    let (one, other) = (shared.open(1 << 30), shared.open(1 << 30));
-    (0..BLOCKS).for_each(|number| one.file.prefetch(block(number)));
-    drop(one.file);
+    let (first, other) = (shared.open(1 << 30), shared.open(1 << 30));
+    (0..BLOCKS).for_each(|number| first.file.prefetch(block(number)));
+    drop(first.file);
     assert_eq!(other.claim(Claim::Free).len() as u64, BLOCKS);
 }
 

@@ -23,9 +23,9 @@ impl State {
     }
 
     fn context(&mut self, context: CUcontext) -> Result<usize> {
-        let place = number(Tag::Context, context).filter(|place| self.contexts.exists(*place));
-        match place {
-            Some(place) if self.contexts.is_alive(place) => Ok(place),
+        let index = number(Tag::Context, context).filter(|index| self.contexts.exists(*index));
+        match index {
+            Some(index) if self.contexts.is_alive(index) => Ok(index),
             _ => {
                 let what = format!("{context:#x} is no context, or was released");
                 Err(self.wrong(Kind::BadHandle, CUDA_ERROR_INVALID_CONTEXT, what))

@@ -9,9 +9,9 @@ use crate::state::State;
 impl State {
     /// The index of an event that is not destroyed.
     fn event(&mut self, event: CUevent) -> Result<usize> {
-        let place = number(Tag::Event, event).filter(|place| *place < self.events.0.len());
-        match place {
-            Some(place) if !self.events.0[place].destroyed => Ok(place),
+        let index = number(Tag::Event, event).filter(|index| *index < self.events.0.len());
+        match index {
+            Some(index) if !self.events.0[index].destroyed => Ok(index),
             Some(_) => Err(self.bad_handle("the event was destroyed")),
             None => Err(self.bad_handle(format_args!("{event:#x} is no event"))),
         }
@@ -19,25 +19,25 @@ impl State {
 
     /// Records an event after all work queued on a stream.
     pub fn record(&mut self, event: CUevent, stream: usize) -> Result<()> {
-        let place = self.event(event)?;
-        if self.events.0[place].context != self.streams.context(stream) {
+        let index = self.event(event)?;
+        if self.events.0[index].context != self.streams.context(stream) {
             let what = "the event and the stream are of different contexts";
             return Err(self.wrong(Kind::WrongContext, CUDA_ERROR_INVALID_HANDLE, what));
         }
-        self.events.0[place].point = Some(self.mark(stream, &[]));
+        self.events.0[index].point = Some(self.mark(stream, &[]));
         Ok(())
     }
 
     /// The point after which an event was recorded, if it was.
     pub fn point(&mut self, event: CUevent) -> Result<Option<Point>> {
-        let place = self.event(event)?;
-        Ok(self.events.0[place].point.clone())
+        let index = self.event(event)?;
+        Ok(self.events.0[index].point.clone())
     }
 
     /// Destroys an event. Waits for it remain in effect.
     pub fn destroy_event(&mut self, event: CUevent) -> Result<()> {
-        let place = self.event(event)?;
-        self.events.0[place].destroyed = true;
+        let index = self.event(event)?;
+        self.events.0[index].destroyed = true;
         Ok(())
     }
 }

@@ -34,26 +34,26 @@ impl State {
 
     /// A kernel of a module.
     pub fn function(&mut self, module: CUmodule, name: &str) -> Result<CUfunction> {
-        let place = self.module(number(Tag::Module, module), module)?;
-        if name != self.modules.0[place].kernel.name() {
+        let index = self.module(number(Tag::Module, module), module)?;
+        if name != self.modules.0[index].kernel.name() {
             let what = format!("the module has no kernel {name:?}");
             return Err(self.wrong(Kind::BadArgument, CUDA_ERROR_NOT_FOUND, what));
         }
-        Ok(handle(Tag::Function, place))
+        Ok(handle(Tag::Function, index))
     }
 
     /// Unloads a module.
     pub fn unload_module(&mut self, module: CUmodule) -> Result<()> {
-        let place = self.module(number(Tag::Module, module), module)?;
-        self.modules.0[place].unloaded = true;
+        let index = self.module(number(Tag::Module, module), module)?;
+        self.modules.0[index].unloaded = true;
         Ok(())
     }
 
-    fn module(&mut self, place: Option<usize>, given: usize) -> Result<usize> {
-        match place.filter(|place| *place < self.modules.0.len()) {
-            Some(place) if !self.modules.0[place].unloaded => Ok(place),
+    fn module(&mut self, index: Option<usize>, raw: usize) -> Result<usize> {
+        match index.filter(|index| *index < self.modules.0.len()) {
+            Some(index) if !self.modules.0[index].unloaded => Ok(index),
             Some(_) => Err(self.bad_handle("the module was unloaded")),
-            None => Err(self.bad_handle(format_args!("{given:#x} is no module or kernel"))),
+            None => Err(self.bad_handle(format_args!("{raw:#x} is no module or kernel"))),
         }
     }
 
@@ -65,8 +65,8 @@ impl State {
         stream: usize,
         arguments: &Arguments,
     ) -> Result<()> {
-        let place = self.module(number(Tag::Function, function), function)?;
-        if self.modules.0[place].context != self.streams.context(stream) {
+        let index = self.module(number(Tag::Function, function), function)?;
+        if self.modules.0[index].context != self.streams.context(stream) {
             let what = "the kernel and the stream are of different contexts";
             return Err(self.wrong(Kind::WrongContext, CUDA_ERROR_INVALID_HANDLE, what));
         }
@@ -136,8 +136,8 @@ impl State {
             batch: self.argument(arguments, 4, 1, 1, stream)?,
         };
         let [bands, cubes, batch] =
-            [launch.bands, launch.cubes, launch.batch].map(|place| self.to_the_end(place));
-        let used = [launch.windows, bands, cubes].map(|place| (place, Use::Read));
+            [launch.bands, launch.cubes, launch.batch].map(|range| self.to_the_end(range));
+        let used = [launch.windows, bands, cubes].map(|range| (range, Use::Read));
         let launch = GatherLaunch { bands, cubes, batch, ..launch };
         Ok((Launch::Gather(launch), [&used[..], &[(batch, Use::Write)]].concat()))
     }
@@ -170,8 +170,8 @@ impl State {
     }
 
     /// The memory from a place on.
-    fn to_the_end(&self, place: DeviceRange) -> DeviceRange {
-        DeviceRange { bytes: self.memory.whole(place).bytes - place.first, ..place }
+    fn to_the_end(&self, range: DeviceRange) -> DeviceRange {
+        DeviceRange { bytes: self.memory.whole(range).bytes - range.first, ..range }
     }
 
     /// Runs a kernel, unless its memory was freed, which was reported then.

@@ -7,14 +7,14 @@ use crate::state::State;
 impl State {
     /// Reports everything that a context still holds.
     pub fn note_leaks(&mut self, context: usize) {
-        let left = [
+        let leaks = [
             (self.memory.alive(context), "allocation(s) of device memory"),
             (self.host.alive(context), "registration(s) of host memory"),
             (self.streams.alive(context), "stream(s)"),
             (self.events.alive(context), "event(s)"),
             (self.modules.alive(context), "module(s) of kernels"),
         ];
-        for (count, what) in left {
+        for (count, what) in leaks {
             if count > 0 {
                 self.note(Kind::Leak, format_args!("{count} {what} not given back"));
             }

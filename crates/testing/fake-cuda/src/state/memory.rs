@@ -38,9 +38,9 @@ impl State {
         }
         let address = self.memory.allocate(context, bytes);
         if let Some(stream) = stream {
-            let place = DeviceRange { allocation: address, first: 0, bytes };
+            let range = DeviceRange { allocation: address, first: 0, bytes };
             let point = self.mark(stream, &[]);
-            self.uses(place, Use::Write, &point, "the allocation");
+            self.uses(range, Use::Write, &point, "the allocation");
         }
         Ok(address)
     }
@@ -59,26 +59,26 @@ impl State {
             let what = format!("the memory at {address:#x} was freed before");
             return Err(self.wrong(Kind::DoubleFree, CUDA_ERROR_INVALID_VALUE, what));
         }
-        let place = self.place(address, 1)?;
-        let place = self.memory.whole(place);
-        if place.allocation != address {
+        let range = self.place(address, 1)?;
+        let range = self.memory.whole(range);
+        if range.allocation != address {
             let what = format!("{address:#x} is not the start of an allocation");
             return Err(self.wrong(Kind::OutsideAllocation, CUDA_ERROR_INVALID_VALUE, what));
         }
         match stream {
             Some(stream) => {
-                self.place_for(address, place.bytes, stream)?;
-                let point = self.queue(stream, &[], Work::Free { place });
-                self.uses(place, Use::Write, &point, "the free");
+                self.place_for(address, range.bytes, stream)?;
+                let point = self.queue(stream, &[], Work::Free { range });
+                self.uses(range, Use::Write, &point, "the free");
             }
             None => {
-                for user in self.memory.in_use(place, &self.seen) {
+                for user in self.memory.in_use(range, &self.host_clock) {
                     self.note(Kind::FreedInUse, format_args!("nobody has waited for {user}"));
                 }
-                self.memory.empty(place);
+                self.memory.empty(range);
             }
         }
-        self.memory.free(place);
+        self.memory.free(range);
         Ok(())
     }
 
@@ -186,10 +186,10 @@ impl State {
         want: Vec<u8>,
         what: String,
     ) -> Result<()> {
-        let place = self.place_for(address, want.len(), stream)?;
+        let range = self.place_for(address, want.len(), stream)?;
         let reader = format!("the consumer's reading of {what}");
-        let point = self.queue(stream, &[], Work::Compare { place, want, what });
-        self.uses(place, Use::Read, &point, &reader);
+        let point = self.queue(stream, &[], Work::Compare { range, want, what });
+        self.uses(range, Use::Read, &point, &reader);
         Ok(())
     }
 
@@ -201,9 +201,9 @@ impl State {
         bytes: usize,
         value: u8,
     ) -> Result<()> {
-        let place = self.place_for(address, bytes, stream)?;
-        let point = self.queue(stream, &[], Work::Fill { place, value });
-        self.uses(place, Use::Write, &point, "the consumer's writing");
+        let range = self.place_for(address, bytes, stream)?;
+        let point = self.queue(stream, &[], Work::Fill { range, value });
+        self.uses(range, Use::Write, &point, "the consumer's writing");
         Ok(())
     }
 
@@ -220,12 +220,12 @@ impl State {
         bytes: usize,
         stream: usize,
     ) -> Result<DeviceRange> {
-        let place = self.place(address, bytes)?;
-        if self.memory.context(place) != self.streams.context(stream) {
+        let range = self.place(address, bytes)?;
+        if self.memory.context(range) != self.streams.context(stream) {
             let what = "the memory and the stream are of different contexts";
             return Err(self.wrong(Kind::WrongContext, CUDA_ERROR_INVALID_VALUE, what));
         }
-        Ok(place)
+        Ok(range)
     }
 
     /// Whether host memory is registered, which copies that are not done at once require.
@@ -243,11 +243,11 @@ impl State {
     }
 
     /// Records that an operation uses memory, and reports the operations with which its order is undefined.
-    pub(super) fn uses(&mut self, place: DeviceRange, how: Use, by: &Point, what: &str) {
+    pub(super) fn uses(&mut self, range: DeviceRange, how: Use, by: &Point, what: &str) {
         let name = self.streams.name(by.stamp.stream);
-        let own = format!("{what} on {name}");
+        let description = format!("{what} on {name}");
         let writes = matches!(how, Use::Write);
-        for other in self.memory.access(place, writes, by, &self.seen, own) {
+        for other in self.memory.access(range, writes, by, &self.host_clock, description) {
             let what = format!("{what} on {name} is not ordered behind {other}");
             self.note(Kind::Unordered, what);
         }
@@ -262,17 +262,17 @@ impl State {
             Work::Staged { from, to } => self.write(to, &from),
             Work::ToHost { from } => self.perform_to_host(stamp, from),
             Work::Launch(launch) => self.perform_launch(&launch),
-            Work::Free { place } => self.memory.empty(place),
+            Work::Free { range } => self.memory.empty(range),
             Work::Within { from, to } => {
                 let bytes = self.memory.bytes(from).unwrap_or_default().to_vec();
                 self.write(to, &bytes);
             }
-            Work::Compare { place, want, what } => {
-                if self.memory.bytes(place).is_some_and(|have| have != want) {
+            Work::Compare { range, want, what } => {
+                if self.memory.bytes(range).is_some_and(|have| have != want) {
                     self.note(Kind::WrongBytes, format_args!("{what} holds other bytes"));
                 }
             }
-            Work::Fill { place, value } => self.write(place, &vec![value; place.bytes]),
+            Work::Fill { range, value } => self.write(range, &vec![value; range.bytes]),
         }
     }
 
@@ -315,8 +315,8 @@ impl State {
 
     /// Records that the host has seen an operation done, and all operations before it.
     pub fn observe(&mut self, point: &Point) {
-        self.seen.join(&point.clock);
-        for memory in self.host.settle(&self.seen) {
+        self.host_clock.join(&point.clock);
+        for memory in self.host.settle(&self.host_clock) {
             self.note_changed(memory);
         }
     }
@@ -328,8 +328,8 @@ impl State {
 
     /// The caller for a default stream, in the context of some memory.
     pub fn caller_for(&mut self, thread: usize, address: CUdeviceptr) -> Result<Caller> {
-        let place = self.place(address, 1)?;
-        Ok(Caller { thread, context: self.memory.context(place) })
+        let range = self.place(address, 1)?;
+        Ok(Caller { thread, context: self.memory.context(range) })
     }
 }
 

@@ -40,7 +40,7 @@ pub struct State {
     pub host: HostMemory,
     /// Everything that the host has waited for, in any thread; all work queued from now on comes after it. Which
     /// threads have informed which others cannot be known here.
-    pub seen: Clock,
+    pub host_clock: Clock,
 }
 
 /// The caller of a function.
@@ -69,7 +69,7 @@ impl State {
             modules: Modules::default(),
             memory: DeviceMemory::default(),
             host: HostMemory::default(),
-            seen: Clock::default(),
+            host_clock: Clock::default(),
         }
     }
 

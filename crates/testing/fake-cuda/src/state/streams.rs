@@ -22,8 +22,8 @@ impl State {
     /// The stream of a handle, which must not be a default stream.
     pub fn made_stream(&mut self, stream: CUstream) -> Result<usize> {
         let found =
-            number(Tag::Stream, stream).and_then(|place| Some((place, self.streams.get(place)?)));
-        let Some((place, (context, destroyed))) = found else {
+            number(Tag::Stream, stream).and_then(|index| Some((index, self.streams.get(index)?)));
+        let Some((index, (context, destroyed))) = found else {
             return Err(self.bad_handle(format_args!("{stream:#x} is no stream")));
         };
         if destroyed {
@@ -33,12 +33,12 @@ impl State {
             let what = "the stream's context was released";
             return Err(self.wrong(Kind::BadHandle, CUDA_ERROR_CONTEXT_IS_DESTROYED, what));
         }
-        Ok(place)
+        Ok(index)
     }
 
     /// Queues work on a stream.
     pub fn queue(&mut self, stream: usize, after: &[Point], work: Work) -> Point {
-        self.streams.queue(stream, &self.seen, after, work)
+        self.streams.queue(stream, &self.host_clock, after, work)
     }
 
     /// Queues a point that does nothing.

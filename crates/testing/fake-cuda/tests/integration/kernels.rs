@@ -102,7 +102,7 @@ fn decoding() {
         return;
     };
     let (copies, decodes) = (stream(), stream());
-    let content: [u8; BYTES] = std::array::from_fn(|place| place as u8);
+    let content: [u8; BYTES] = std::array::from_fn(|index| index as u8);
     let host = frame(8, &content);
     register(&host);
     let addresses = [host.len(), 40, 32].map(allocate);

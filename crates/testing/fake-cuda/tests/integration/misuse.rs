@@ -99,7 +99,7 @@ fn each_misuse_is_found() {
 #[ignore = "run by the test above"]
 fn misuse_in_a_process_of_its_own() {
     let name = std::env::var("MISUSE").expect("the test above sets it");
-    let (_, plant, ..) = MISUSES.iter().find(|(own, ..)| *own == name).unwrap();
+    let (_, plant, ..) = MISUSES.iter().find(|(candidate, ..)| *candidate == name).unwrap();
     plant();
 }
 

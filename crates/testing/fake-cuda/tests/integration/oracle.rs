@@ -111,8 +111,8 @@ impl Program {
     }
 
     fn has_conflict(&self) -> bool {
-        self.accesses.iter().enumerate().any(|(place, late)| {
-            self.accesses[..place].iter().enumerate().any(|(bit, early)| {
+        self.accesses.iter().enumerate().any(|(position, late)| {
+            self.accesses[..position].iter().enumerate().any(|(bit, early)| {
                 let overlaps = early.first < late.end && late.first < early.end;
                 overlaps && (early.writes || late.writes) && late.before & 1 << bit == 0
             })

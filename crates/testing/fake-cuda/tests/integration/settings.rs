@@ -22,13 +22,13 @@ fn calls_fail_that_are_told_to() {
 fn calls_that_fail() {
     assert_eq!(cu!(cuInit(0)), CUresult::CUDA_ERROR_NO_DEVICE);
     let context = Context::open(0);
-    let (one, other) = ([0; 8], [0; 8]);
-    register(&one);
+    let (buffer, other) = ([0; 8], [0; 8]);
+    register(&buffer);
     let result = cu!(cuMemHostRegister_v2(start(&other), 8, 0));
     assert_eq!(result, CUresult::CUDA_ERROR_OPERATING_SYSTEM);
     // A call that frees something does so even if it fails.
     fake().fail("cuMemHostUnregister", 1, CUresult::CUDA_ERROR_LAUNCH_FAILED as u32);
-    let result = cu!(cuMemHostUnregister(start(&one)));
+    let result = cu!(cuMemHostUnregister(start(&buffer)));
     assert_eq!(result, CUresult::CUDA_ERROR_LAUNCH_FAILED);
     // Counted from now on.
     allocate_and_free();
@@ -173,7 +173,7 @@ fn unload_it() {
 
 /// As with a real device, the host cannot access its memory.
 #[test]
-fn who_looks_at_device_memory_crashes() {
+fn reading_device_memory_from_the_host_crashes() {
     let cuda = FakeCuda::new();
     let output = cuda.test("settings::look_at_device_memory").output().unwrap();
     assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{output:?}");
@@ -197,9 +197,9 @@ fn without_settings_faults_are_told_and_change_nothing() {
     let command = command.env_remove("FAKE_CUDA_REPORT").env_remove("FAKE_CUDA_EXIT_STATUS");
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("fake CUDA: fault [leak] exit: 1 event(s) not given back"), "{told}");
-    assert!(told.contains("fake CUDA: end: 2 faults"), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("fake CUDA: fault [leak] exit: 1 event(s) not given back"), "{stderr}");
+    assert!(stderr.contains("fake CUDA: end: 2 faults"), "{stderr}");
 }
 
 #[test]

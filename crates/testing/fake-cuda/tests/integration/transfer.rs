@@ -38,10 +38,10 @@ pub fn transfer(consumer: Consumer, without: Without) {
     register(&ring);
     let slots = [allocate(BYTES), allocate(BYTES)];
     let copies = stream();
-    let own = stream();
+    let new_stream = stream();
     let consumer = match consumer {
         Consumer::Default(number) => number as CUstream,
-        Consumer::Own => own,
+        Consumer::Own => new_stream,
     };
     let mut copied: [Option<CUevent>; 2] = [None, None];
     let mut fences: [Option<CUevent>; 2] = [None, None];
@@ -80,7 +80,7 @@ pub fn transfer(consumer: Consumer, without: Without) {
         ok!(cuMemFree_v2(slot));
     }
     ok!(cuMemHostUnregister(start(&ring)));
-    for stream in [copies, own] {
+    for stream in [copies, new_stream] {
         ok!(cuStreamDestroy_v2(stream));
     }
     context.close();

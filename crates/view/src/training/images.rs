@@ -10,13 +10,13 @@ use hsipack_store::memory;
 use super::batches::{Batch, Batches};
 
 /// Maximum number of bytes of values to keep.
-const KEPT: usize = 128 << 20;
+const MAX_CACHED_BYTES: usize = 128 << 20;
 /// Maximum number of bytes of images to read at once.
-const AT_ONCE: usize = 512 << 20;
+const MAX_READ_BYTES: usize = 512 << 20;
 
 /// Images of one item, or of a whole batch if its items are mixed.
 #[derive(Debug)]
-pub struct Made {
+pub struct ItemImages {
     /// The place of the first image in the batch.
     pub first: usize,
     /// The images as the loader reads them.
@@ -31,10 +31,10 @@ pub type Key = (String, u64, usize);
 
 /// The latest images.
 #[derive(Debug, Default)]
-pub struct Latest(VecDeque<(Key, Arc<Made>)>);
+pub struct ImageCache(VecDeque<(Key, Arc<ItemImages>)>);
 
-impl Latest {
-    /// The images that include the item at `place` of a batch. They are made unless they were kept.
+impl ImageCache {
+    /// The images that include the item at `position` of a batch. They are made unless they were kept.
     ///
     /// # Errors
     /// If they are too many to be read at once or damaged, or augmentations do not fit.
@@ -43,46 +43,51 @@ impl Latest {
         key: &Key,
         batches: &Batches,
         batch: &Batch,
-        place: usize,
-    ) -> Result<Arc<Made>> {
+        position: usize,
+    ) -> Result<Arc<ItemImages>> {
         let whole = batches.mixes();
-        let has = |made: &Made| whole || made.first == place;
-        if let Some(at) = self.0.iter().position(|(known, made)| known == key && has(made)) {
+        let has = |images: &ItemImages| whole || images.first == position;
+        if let Some(at) =
+            self.0.iter().position(|(cached_key, images)| cached_key == key && has(images))
+        {
             let found = self.0.remove(at).expect("one that was found");
             self.0.push_back(found);
         } else {
-            let made = Made::of(batches, batch, place)?;
-            let mut bytes: usize = self.0.iter().map(|(_, made)| made.bytes).sum();
-            while bytes + made.bytes > KEPT
+            let images = ItemImages::of(batches, batch, position)?;
+            let mut bytes: usize = self.0.iter().map(|(_, images)| images.bytes).sum();
+            while bytes + images.bytes > MAX_CACHED_BYTES
                 && let Some((_, oldest)) = self.0.pop_front()
             {
                 bytes -= oldest.bytes;
             }
-            self.0.push_back((key.clone(), Arc::new(made)));
+            self.0.push_back((key.clone(), Arc::new(images)));
         }
         Ok(Arc::clone(&self.0.back().expect("one was pushed").1))
     }
 }
 
-impl Made {
-    fn of(batches: &Batches, batch: &Batch, place: usize) -> Result<Self> {
+impl ItemImages {
+    fn of(batches: &Batches, batch: &Batch, position: usize) -> Result<Self> {
         let items = match batches.mixes() {
             true => &batch.items[..],
-            false => &batch.items[place..=place],
+            false => &batch.items[position..=position],
         };
         let bytes = [batch.before, batch.after].map(|frame| bytes(frame, items.len()));
         check(bytes[0].max(bytes[1]), items.len(), batch.before)?;
         let read = batches.replay.read(items)?;
         let augmented = match (&batches.setup.pipeline, &batch.drawn) {
             (Some(pipeline), Some(drawn)) => {
-                let own = (!batches.mixes()).then(|| drawn.of_sample(place));
-                let made =
-                    pipeline.apply(&Host::default(), &read, own.as_ref().unwrap_or(drawn))?;
-                Images::new(made.image, made.masks)
+                let item_drawn = (!batches.mixes()).then(|| drawn.of_sample(position));
+                let augmented = pipeline.apply(
+                    &Host::default(),
+                    &read,
+                    item_drawn.as_ref().unwrap_or(drawn),
+                )?;
+                Images::new(augmented.image, augmented.masks)
             }
             _ => read.clone(),
         };
-        let first = if batches.mixes() { 0 } else { place };
+        let first = if batches.mixes() { 0 } else { position };
         Ok(Self { first, read, augmented, bytes: bytes[0].saturating_add(bytes[1]) })
     }
 }
@@ -93,7 +98,7 @@ fn bytes(frame: Frame, items: usize) -> usize {
 }
 
 fn check(bytes: usize, items: usize, Frame { rows, columns, bands }: Frame) -> Result<()> {
-    if bytes <= AT_ONCE {
+    if bytes <= MAX_READ_BYTES {
         return Ok(());
     }
     let size = format!("{rows} × {columns} × {bands} take {}", memory::size(bytes as u64));
@@ -106,7 +111,7 @@ fn check(bytes: usize, items: usize, Frame { rows, columns, bands }: Frame) -> R
             "choose a smaller batch size, or crops",
         ),
     };
-    let limit = memory::size(AT_ONCE as u64);
+    let limit = memory::size(MAX_READ_BYTES as u64);
     Err(Error::conflict(format!("{what}; the viewer reads at most {limit} at once"))
         .with_remedy(remedy))
 }

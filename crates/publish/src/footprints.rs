@@ -24,7 +24,7 @@ pub(crate) enum Time {
 }
 
 /// A cube that has a place and a time.
-pub(crate) struct Place {
+pub(crate) struct Footprint {
     /// Id of the sample.
     pub(crate) id: usize,
     /// Its name.
@@ -42,9 +42,9 @@ pub(crate) struct Place {
 }
 
 /// The places of a dataset's cubes.
-pub(crate) struct Places {
+pub(crate) struct Footprints {
     /// Cubes that can be items of a catalogue.
-    pub(crate) items: Vec<Place>,
+    pub(crate) items: Vec<Footprint>,
     between: Option<Time>,
     /// By reference system; `None` if it cannot be converted.
     conversions: BTreeMap<String, Option<Converted>>,
@@ -54,7 +54,7 @@ pub(crate) struct Places {
 /// Conversion of positions; `None` if they are longitude and latitude already.
 type Converted = Option<Conversion>;
 
-impl Places {
+impl Footprints {
     /// No places yet.
     pub(crate) fn new(about: &About) -> Self {
         let [start, end] = [&about.start, &about.end].map(|time| time.as_deref().and_then(rfc3339));
@@ -75,7 +75,7 @@ impl Places {
             Ok(_) if self.items.len() == MAX_ITEMS => {
                 *self.omissions.entry("are beyond the 10000th").or_default() += 1;
             }
-            Ok((corners, time)) => self.items.push(Place {
+            Ok((corners, time)) => self.items.push(Footprint {
                 id: sample.id,
                 name: sample.name.clone(),
                 stack,

@@ -17,8 +17,8 @@ pub(super) fn geo(
 ) -> Option<Geo> {
     let names = container.axis_names(path);
     let list = |axis| {
-        let place = placed.axes[placed.order.position(axis)];
-        coordinates(container, path, names.get(place)?.as_deref()?)
+        let dimension = placed.axes[placed.order.position(axis)];
+        coordinates(container, path, names.get(dimension)?.as_deref()?)
     };
     let attributes = container.attributes(path);
     let mapping = attributes.text("grid_mapping").and_then(|names| {
@@ -26,8 +26,8 @@ pub(super) fn geo(
         let name = names.split_whitespace().next()?.trim_end_matches(':');
         Some(container.attributes(&nearest(container, path, name)?.path))
     });
-    let said = Said { mapping: mapping.as_deref(), x: list(Axis::Column), y: list(Axis::Row) };
-    let found = cf::geo(&said, placed.shape(), notes);
+    let metadata = Said { mapping: mapping.as_deref(), x: list(Axis::Column), y: list(Axis::Row) };
+    let found = cf::geo(&metadata, placed.shape(), notes);
     if found.is_none() {
         let listed = attributes.text("coordinates").unwrap_or_default();
         notes.extend(of_every_pixel(container, path, &listed, placed.shape()));

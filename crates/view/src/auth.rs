@@ -10,7 +10,7 @@ use hsipack_format::{Error, Result};
 
 /// The token and the host names that a request must have.
 #[derive(Clone, Debug)]
-pub struct Door {
+pub struct Auth {
     token: String,
     hosts: [String; 2],
 }
@@ -24,8 +24,8 @@ pub enum Refused {
     Stranger,
 }
 
-impl Door {
-    /// A door with a new token, for a server at `port` of this machine.
+impl Auth {
+    /// With a new token, for a server at `port` of this machine.
     ///
     /// # Errors
     /// If the system has no random numbers.
@@ -51,7 +51,7 @@ impl Door {
     ///
     /// # Errors
     /// If the request is refused.
-    pub fn enter<'p>(
+    pub fn authorize<'p>(
         &self,
         path: &'p str,
         host: Option<&str>,
@@ -62,14 +62,14 @@ impl Door {
         if !host.is_some_and(is_here) || !origin.is_none_or(from_here) {
             return Err(Refused::Stranger);
         }
-        let (token, rest) = path.trim_start_matches('/').split_once('/').ok_or(Refused::Token)?;
+        let (token, target) = path.trim_start_matches('/').split_once('/').ok_or(Refused::Token)?;
         // The time that this takes must not reveal how much of the token is right.
         let differences =
             token.bytes().zip(self.token.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
         if differences != 0 || token.len() != self.token.len() {
             return Err(Refused::Token);
         }
-        Ok(rest)
+        Ok(target)
     }
 }
 
@@ -79,12 +79,12 @@ mod tests {
 
     #[test]
     fn only_the_page_itself_is_let_in() {
-        let door = Door::new(80).unwrap();
-        let path = format!("/{}/api/about", door.token);
+        let auth = Auth::new(80).unwrap();
+        let path = format!("/{}/api/about", auth.token);
         let here = Some("127.0.0.1:80");
-        assert_eq!(door.enter(&path, here, None), Ok("api/about"));
+        assert_eq!(auth.authorize(&path, here, None), Ok("api/about"));
         assert_eq!(
-            door.enter(&path, Some("LOCALHOST:80"), Some("http://localhost:80")),
+            auth.authorize(&path, Some("LOCALHOST:80"), Some("http://localhost:80")),
             Ok("api/about")
         );
         for (host, origin) in [
@@ -97,20 +97,20 @@ mod tests {
             (here, Some("https://127.0.0.1:80")),
         ] {
             assert_eq!(
-                door.enter(&path, host, origin),
+                auth.authorize(&path, host, origin),
                 Err(Refused::Stranger),
                 "{host:?} {origin:?}"
             );
         }
-        let almost = format!("/{}x/", &door.token[..31]);
+        let almost = format!("/{}x/", &auth.token[..31]);
         for path in ["/", "/api/about", "//", almost.as_str(), &path[..20], &path[1..33]] {
-            assert_eq!(door.enter(path, here, None), Err(Refused::Token), "{path}");
+            assert_eq!(auth.authorize(path, here, None), Err(Refused::Token), "{path}");
         }
     }
 
     #[test]
     fn tokens_are_new() {
-        let [one, other] = [0, 0].map(|_| Door::new(1).unwrap().token);
-        assert!(one != other && one.len() == 32);
+        let [token, other] = [0, 0].map(|_| Auth::new(1).unwrap().token);
+        assert!(token != other && token.len() == 32);
     }
 }

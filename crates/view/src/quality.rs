@@ -25,7 +25,7 @@ pub type Class = (usize, Option<u32>);
 
 /// Marks of the samples that were shown.
 #[derive(Debug, Default)]
-pub struct Seen(Mutex<Found>);
+pub struct QualityLog(Mutex<Found>);
 
 #[derive(Debug, Default)]
 struct Found {
@@ -55,16 +55,16 @@ struct Usual {
 }
 
 /// Maximum number of values of mean spectra to keep: 32 MB. Samples that are shown later are not compared.
-const MOST: usize = 8_000_000;
+const MAX_VALUES: usize = 8_000_000;
 /// A class must have this many shown samples before one of them can be an outlier.
-const FEWEST: usize = 8;
+const MIN_SAMPLES: usize = 8;
 /// An outlier's distance from the mean of its class exceeds the median distance by this many median deviations. If distances
 /// were normally distributed, that would be more than five standard deviations.
-const FAR: f64 = 8.0;
+const OUTLIER_DEVIATIONS: f64 = 8.0;
 /// From this share of pixels at the greatest value on, a sample counts as saturated: such a share is not chance.
 const SATURATED: f32 = 0.01;
 
-impl Seen {
+impl QualityLog {
     /// Notes that sample `id` could not be read, if the sample itself is the cause.
     pub fn fail(&self, id: usize, error: &Error) {
         if matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Malformed) {
@@ -79,7 +79,7 @@ impl Seen {
         if clipped.share >= SATURATED {
             found.clipped.insert(id, clipped);
         }
-        if found.values + spectrum.len() > MOST {
+        if found.values + spectrum.len() > MAX_VALUES {
             return;
         }
         let values = spectrum.len();
@@ -133,17 +133,17 @@ impl Seen {
 impl Members {
     /// The distance of the spectrum of `id` from the mean of all, divided by the usual distance; `None` if it is not far.
     fn outlying(&mut self, id: usize) -> Option<f64> {
-        let own = self.spectra.get(&id)?;
-        if self.spectra.len() < FEWEST {
+        let spectrum = self.spectra.get(&id)?;
+        if self.spectra.len() < MIN_SAMPLES {
             return None;
         }
-        let usual = self.usual.get_or_insert_with(|| Usual::of(&self.spectra, own.len()));
-        let own = usual.distance_of(own);
+        let usual = self.usual.get_or_insert_with(|| Usual::of(&self.spectra, spectrum.len()));
+        let distance = usual.distance_of(spectrum);
         // If all spectra are equal except for rounding, none is far.
-        let is_far = own > usual.distance + FAR * usual.spread
-            && own > 1.5 * usual.distance
+        let is_far = distance > usual.distance + OUTLIER_DEVIATIONS * usual.spread
+            && distance > 1.5 * usual.distance
             && usual.distance > 0.0;
-        is_far.then(|| own / usual.distance)
+        is_far.then(|| distance / usual.distance)
     }
 }
 
@@ -158,7 +158,7 @@ impl Usual {
         let distances: Vec<f64> =
             spectra.values().map(|spectrum| usual.distance_of(spectrum)).collect();
         usual.distance = median(distances.clone());
-        let deviations = distances.into_iter().map(|one| (one - usual.distance).abs());
+        let deviations = distances.into_iter().map(|distance| (distance - usual.distance).abs());
         usual.spread = median(deviations.collect());
         usual
     }
@@ -167,7 +167,11 @@ impl Usual {
     fn distance_of(&self, spectrum: &[f32]) -> f64 {
         let differences = spectrum.iter().zip(&self.mean);
         let differences = differences.map(|(value, mean)| f64::from(*value) - mean);
-        differences.filter(|one| one.is_finite()).map(|one| one * one).sum::<f64>().sqrt()
+        differences
+            .filter(|difference| difference.is_finite())
+            .map(|difference| difference * difference)
+            .sum::<f64>()
+            .sqrt()
     }
 }
 
@@ -184,32 +188,32 @@ mod tests {
 
     #[test]
     fn a_spectrum_unlike_the_others_of_its_class_is_an_outlier() {
-        let seen = Seen::default();
+        let log = QualityLog::default();
         let class = (0, Some(1));
         for id in 0..20_u16 {
             let shift = f32::from(id % 5) * 0.01 + if id == 7 { 0.5 } else { 0.0 };
-            seen.note(usize::from(id), class, vec![0.2 + shift, 0.4 - shift, f32::NAN], NONE);
+            log.note(usize::from(id), class, vec![0.2 + shift, 0.4 - shift, f32::NAN], NONE);
         }
         let outliers: Vec<usize> =
-            (0..20).filter(|id| !seen.of(*id, class, None).is_empty()).collect();
+            (0..20).filter(|id| !log.of(*id, class, None).is_empty()).collect();
         assert_eq!(outliers, [7]);
-        let text = &seen.of(7, class, None)[0].text;
+        let text = &log.of(7, class, None)[0].text;
         assert!(text.contains("times as far from the mean of its class"), "{text}");
         // The other class has too few samples.
-        seen.note(30, (0, None), vec![9.0; 3], NONE);
-        assert_eq!(seen.of(30, (0, None), None), []);
+        log.note(30, (0, None), vec![9.0; 3], NONE);
+        assert_eq!(log.of(30, (0, None), None), []);
     }
 
     #[test]
     fn damage_and_saturation_are_marks() {
-        let seen = Seen::default();
+        let log = QualityLog::default();
         let class = (0, None);
-        seen.note(1, class, vec![1.0], Clipped { band: 3, share: 0.25 });
-        assert_eq!(seen.of(1, class, None)[0].kind, "saturated");
-        assert!(seen.of(1, class, None)[0].text.starts_with("25 % of the pixels of band 3"));
-        seen.fail(2, &Error::damaged("chunk 5 has a wrong checksum"));
-        assert_eq!(seen.of(2, class, None)[0].text, "chunk 5 has a wrong checksum");
-        seen.fail(3, &Error::conflict("no such thing"));
-        assert_eq!(seen.of(3, class, None), []);
+        log.note(1, class, vec![1.0], Clipped { band: 3, share: 0.25 });
+        assert_eq!(log.of(1, class, None)[0].kind, "saturated");
+        assert!(log.of(1, class, None)[0].text.starts_with("25 % of the pixels of band 3"));
+        log.fail(2, &Error::damaged("chunk 5 has a wrong checksum"));
+        assert_eq!(log.of(2, class, None)[0].text, "chunk 5 has a wrong checksum");
+        log.fail(3, &Error::conflict("no such thing"));
+        assert_eq!(log.of(3, class, None), []);
     }
 }

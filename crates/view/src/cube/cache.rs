@@ -18,7 +18,7 @@ const THREADS: usize = 4;
 
 /// Physical values of the pixels of a cube that are held.
 #[derive(Debug)]
-pub struct Held {
+pub struct CachedCube {
     /// Rows and columns of these pixels.
     pub sampling: Sampling,
     /// Whether these are all pixels of the cube.
@@ -27,7 +27,7 @@ pub struct Held {
     values: Vec<f32>,
 }
 
-impl Held {
+impl CachedCube {
     /// Reads the values.
     ///
     /// # Errors
@@ -38,13 +38,13 @@ impl Held {
         let mut values = Vec::new();
         memory::room(&mut values, sampling.pixels() * bands, "the cube in view")?;
         values.resize(sampling.pixels() * bands, f32::NAN);
-        let mut rest = &mut values[..];
+        let mut remaining = &mut values[..];
         let mut reads = Vec::new();
         for rows in sampling.reads(cube.block_rows()) {
             let shown = sampling.rows.partition_point(|row| *row < rows.end)
                 - sampling.rows.partition_point(|row| *row < rows.start);
             let part;
-            (part, rest) = rest.split_at_mut(shown * sampling.columns.len() * bands);
+            (part, remaining) = remaining.split_at_mut(shown * sampling.columns.len() * bands);
             reads.push((rows, part));
         }
         let threads = if cube.is_stream() {
@@ -61,9 +61,9 @@ impl Held {
         Ok(Self { sampling, is_whole, bands, values })
     }
 
-    /// The spectrum of the pixel at `place` among the held pixels.
-    pub fn spectrum(&self, place: usize) -> &[f32] {
-        &self.values[place * self.bands..][..self.bands]
+    /// The spectrum of a pixel, by its number among the held pixels.
+    pub fn spectrum(&self, pixel: usize) -> &[f32] {
+        &self.values[pixel * self.bands..][..self.bands]
     }
 
     /// The place of the pixel in row `row` and column `column` of a cube that is held whole.
@@ -83,9 +83,9 @@ fn read_part(cube: &Cube, sampling: &Sampling, rows: Range<usize>, part: &mut [f
     let bands = cube.shape.bands;
     let first = sampling.rows.partition_point(|row| *row < rows.start) * sampling.columns.len();
     cube.read_rows(rows, &mut |row, column, values| {
-        for (place, behind) in sampling.hits(row, column, values.len() / bands) {
-            let to = &mut part[(place - first) * bands..][..bands];
-            let from = &values[behind * bands..][..bands];
+        for (pixel, offset) in sampling.hits(row, column, values.len() / bands) {
+            let to = &mut part[(pixel - first) * bands..][..bands];
+            let from = &values[offset * bands..][..bands];
             to.iter_mut().zip(from).for_each(|(to, from)| *to = *from as f32);
         }
         Ok(())
@@ -94,31 +94,31 @@ fn read_part(cube: &Cube, sampling: &Sampling, rows: Range<usize>, part: &mut [f
 
 /// The one cube that is held, and its number.
 #[derive(Debug, Default)]
-pub struct Holder(Mutex<Option<(usize, Arc<Held>)>>);
+pub struct CubeCache(Mutex<Option<(usize, Arc<CachedCube>)>>);
 
-impl Holder {
+impl CubeCache {
     /// Cube `id`, which is read unless it is held already. Other callers wait meanwhile, so that no two cubes are read at
     /// once.
     ///
     /// # Errors
-    /// The errors of [`Held::read`].
-    pub fn hold(&self, id: usize, cube: &Cube, deadline: Deadline) -> Result<Arc<Held>> {
-        let mut one = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, held)) = &*one
-            && *known == id
+    /// The errors of [`CachedCube::read`].
+    pub fn hold(&self, id: usize, cube: &Cube, deadline: Deadline) -> Result<Arc<CachedCube>> {
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((cached_id, held)) = &*cached
+            && *cached_id == id
         {
             return Ok(Arc::clone(held));
         }
         // Drop the old cube first: two do not fit.
-        *one = None;
-        let held = Arc::new(Held::read(cube, deadline)?);
-        *one = Some((id, Arc::clone(&held)));
+        *cached = None;
+        let held = Arc::new(CachedCube::read(cube, deadline)?);
+        *cached = Some((id, Arc::clone(&held)));
         Ok(held)
     }
 
     /// Cube `id` if it is held; does not wait.
-    pub fn if_held(&self, id: usize) -> Option<Arc<Held>> {
-        let one = self.0.try_lock().ok()?;
-        one.as_ref().filter(|(known, _)| *known == id).map(|(_, held)| Arc::clone(held))
+    pub fn if_held(&self, id: usize) -> Option<Arc<CachedCube>> {
+        let cached = self.0.try_lock().ok()?;
+        cached.as_ref().filter(|(cached_id, _)| *cached_id == id).map(|(_, held)| Arc::clone(held))
     }
 }
