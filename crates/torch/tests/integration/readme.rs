@@ -1,12 +1,12 @@
 //! The Rust of the README: it compiles, and is this text.
 
-use hsipack_read::augment::{Mask, Pipeline};
+use hsipack_read::augment::Pipeline;
 use hsipack_read::{Dataset, DeviceLoader, DeviceOptions, LoaderOptions};
 use hsipack_torch::{Libtorch, Tensor, best_device};
 
 /// Between the first and the last line, as in the README.
 #[allow(dead_code, reason = "there is no such dataset")]
-fn train(step: impl Fn(&Tensor, &[Mask<Tensor>])) -> Result<(), Box<dyn std::error::Error>> {
+fn train(step: impl Fn(&Tensor, &[(String, Tensor)])) -> Result<(), Box<dyn std::error::Error>> {
     let dataset = Dataset::open("scans.hsipack")?;
     let pipeline = Pipeline::from_json(&std::fs::read_to_string("pipeline.json")?)?;
     let device = DeviceOptions::new(best_device());

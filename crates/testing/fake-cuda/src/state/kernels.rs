@@ -73,13 +73,13 @@ impl State {
         if arguments.are_missing() {
             return Err(self.bad_argument("a kernel without arguments"));
         }
-        let (launch, used) = match self.modules.0[place].kernel {
+        let (launch, used) = match self.modules.0[index].kernel {
             Kernel::Decode => self.decode_launch(shape, stream, arguments)?,
             Kernel::Gather => self.gather_launch(shape, stream, arguments)?,
         };
         let point = self.queue(stream, &[], Work::Launch(launch));
-        for (place, how) in used {
-            self.uses(place, how, &point, "the kernel");
+        for (range, how) in used {
+            self.uses(range, how, &point, "the kernel");
         }
         Ok(())
     }
