@@ -141,17 +141,17 @@ impl TargetMeaning {
     /// Writes this meaning to the attributes of a target.
     pub fn write(&self, attributes: &mut Map<String, Value>) {
         attributes.extend(self.unit.as_ref().map(|unit| ("units".to_owned(), json!(unit))));
-        let mut own = Map::from_iter([(ROLE.to_owned(), json!(TARGET))]);
+        let mut target = Map::from_iter([(ROLE.to_owned(), json!(TARGET))]);
         let names = self.channel_names.as_ref();
-        own.extend(names.map(|names| (CHANNEL_NAMES.to_owned(), json!(names))));
-        attributes.insert(OWN.to_owned(), Value::Object(own));
+        target.extend(names.map(|names| (CHANNEL_NAMES.to_owned(), json!(names))));
+        attributes.insert(OWN.to_owned(), Value::Object(target));
     }
 }
 
 impl ArrayMeta {
     /// Whether the array is a target.
     pub fn is_target(&self) -> bool {
-        self.own().is_some_and(|own| own.get(ROLE).is_some_and(|role| role == TARGET))
+        self.own().is_some_and(|attributes| attributes.get(ROLE).is_some_and(|role| role == TARGET))
     }
 
     /// The meaning of a target's values.
