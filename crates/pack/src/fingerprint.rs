@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use hsipack_format::{Error, Result};
 use hsipack_source::Recent;
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 use sha2::{Digest, Sha256};
 use walkdir::WalkDir;
 
@@ -64,7 +64,7 @@ fn below(path: &Path) -> Result<Vec<PathBuf>> {
 
 fn add_file(path: &Path, hash: &mut Sha256) -> Result<u64> {
     let fail = |error| Error::io(path, "cannot read", error);
-    let file = small::window(path)?;
+    let file = bounded_read::window(path)?;
     let len = file.len();
     hash.update(len.to_le_bytes());
     let mut add = |start: u64, count: u64| -> Result<()> {

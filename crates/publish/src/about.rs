@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hsipack_format::{Error, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 use serde::{Deserialize, Deserializer};
 use toml::value::Datetime;
 use toml::{Table, Value};
@@ -148,7 +148,7 @@ impl About {
     /// # Errors
     /// If it cannot be read, is not TOML, has a key that is not one of these, or a value of another type.
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes = small::read(path, MAX_BYTES)?;
+        let bytes = bounded_read::read(path, MAX_BYTES)?;
         let text = String::from_utf8(bytes).map_err(|_| {
             Error::malformed("the file is not UTF-8 text").at(path).with_remedy(TEMPLATE_REMEDY)
         })?;

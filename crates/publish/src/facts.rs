@@ -7,7 +7,7 @@ use hsipack_format::{Error, Result, checksums};
 use hsipack_pack::info::DatasetReport;
 use hsipack_read::ClassPixels;
 use hsipack_store::remote::is_url;
-use hsipack_store::{Dataset, small};
+use hsipack_store::{Dataset, bounded_read};
 use serde_json::Value;
 
 use crate::about::About;
@@ -246,7 +246,7 @@ fn masks(path: &Path, report: &DatasetReport, jobs: usize) -> Result<Vec<MaskCla
 /// The metadata files of the dataset, as `SHA256SUMS` lists them, and that file itself.
 fn files(dataset: &Dataset) -> Result<Vec<DataFile>> {
     let path = dataset.path();
-    let text = small::read(&path.join(SUMS), small::SUMS)?;
+    let text = bounded_read::read(&path.join(SUMS), bounded_read::SUMS)?;
     if checksums::sha256(&text) != dataset.fingerprint() {
         return Err(changed(path));
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hsipack_format::{Error, ErrorKind, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 
 use crate::container::ArrayEntry;
 use crate::meaning::spectrum::{BandList, from_array};
@@ -69,7 +69,7 @@ fn alone(path: &Path) -> Option<Vec<f64>> {
 }
 
 fn of_text(path: &Path) -> Result<Vec<f64>> {
-    let text = small::read(path, LARGEST_TEXT)?;
+    let text = bounded_read::read(path, LARGEST_TEXT)?;
     if let Some(wavelengths) = envi::wavelengths_in(&text)? {
         return Ok(wavelengths);
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use hsipack_format::{CubeShape, DType, Error, Result};
+use hsipack_store::bounded_read;
 use hsipack_store::mirror::{self, Pin};
-use hsipack_store::small;
 
 use super::{
     Access, CubeInfo, OpenOptions, RowBuffer, Source, envi, foreign, hdf5, hsd, htc, jpeg,
@@ -88,7 +88,7 @@ pub(crate) fn visit(path: &Path, visitor: Visitor<'_>) -> Result<bool> {
 fn head(path: &Path) -> Result<Vec<u8>> {
     let is_folder =
         path.metadata().map_err(|error| Error::io(path, "cannot read", error))?.is_dir();
-    if is_folder { Ok(Vec::new()) } else { small::head(path, HEAD) }
+    if is_folder { Ok(Vec::new()) } else { bounded_read::head(path, HEAD) }
 }
 
 /// Opens a TIFF file, with what an ENVI header beside it says.
@@ -311,7 +311,7 @@ pub fn is_cube_file(path: &Path) -> bool {
     if products::is_unread_cube(path) {
         return true;
     }
-    let Ok(head) = small::head(path, HEAD) else { return true };
+    let Ok(head) = bounded_read::head(path, HEAD) else { return true };
     let header = head.starts_with(b"ENVI")
         || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("hdr"));
     let (_, signed) = FORMATS.split_last().expect("there are formats");
@@ -328,7 +328,7 @@ pub fn is_cube_file(path: &Path) -> bool {
 
 /// Whether the file at `path` is a picture, which is a cube only if users name it.
 pub fn is_picture(path: &Path) -> bool {
-    let head = small::head(path, HEAD).unwrap_or_default();
+    let head = bounded_read::head(path, HEAD).unwrap_or_default();
     png::recognises(path, &head) || jpeg::recognises(path, &head)
 }
 
@@ -348,7 +348,7 @@ pub struct Other {
 
 /// Kind of a file that [`is_cube_file`] does not accept.
 pub fn other(path: &Path) -> Other {
-    let head = small::head(path, HEAD).unwrap_or_default();
+    let head = bounded_read::head(path, HEAD).unwrap_or_default();
     let raw = || {
         (!head.is_empty() && envi::recognises(path, &head)).then_some("raw data without a header")
     };

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytemuck::Pod;
 use hsipack_format::{CubeShape, DType, Error, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 use hsipack_store::window::Window;
 
 use super::{Access, Axis, AxisOrder, CubeInfo, RowBuffer, Source, read_band_of_rows};
@@ -64,7 +64,7 @@ impl FileBytes {
     /// # Errors
     /// If the file cannot be opened.
     pub fn open(path: &Path) -> Result<Self> {
-        Ok(Self { file: small::window(path)?, path: path.to_owned() })
+        Ok(Self { file: bounded_read::window(path)?, path: path.to_owned() })
     }
 
     /// The size of the file in bytes.

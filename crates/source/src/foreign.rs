@@ -238,7 +238,7 @@ pub(super) fn way_out(path: &Path, head: &[u8]) -> Option<String> {
 /// # Errors
 /// Always: such formats are not read.
 pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
-    let head = hsipack_store::small::head(path, 4096)?;
+    let head = hsipack_store::bounded_read::head(path, 4096)?;
     let by_ending = || FORMATS.iter().find(|format| format.has_ending(path));
     match signed(path, &head).or_else(by_ending) {
         Some(format) => Err(format.refusal(path, options.mask)),

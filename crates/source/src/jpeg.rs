@@ -6,7 +6,7 @@ use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
 
 use hsipack_format::{CubeShape, DType, Error, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 use hsipack_store::window::Window;
 use zune_core::colorspace::ColorSpace;
 use zune_core::options::DecoderOptions;
@@ -123,7 +123,7 @@ impl Picture {
 
 /// A decoder of the file at `path`, and the file's size in bytes.
 fn decoder(path: &Path, bands: usize) -> Result<(JpegDecoder<BufReader<Window>>, u64)> {
-    let file = small::window(path)?;
+    let file = bounded_read::window(path)?;
     let len = file.len();
     let colours = if bands == 1 { ColorSpace::Luma } else { ColorSpace::RGB };
     let options = DecoderOptions::default()

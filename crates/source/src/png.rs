@@ -12,7 +12,7 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 use hsipack_format::{Color, CubeShape, DType, Error, Opt, Result, remedy};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 use hsipack_store::window::Window;
 use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Reader, Transformations};
 
@@ -87,7 +87,7 @@ struct Image {
 impl Image {
     /// Reads the header and checks that the file can hold the image that it describes.
     fn measure(path: &Path, mask: bool) -> Result<Image> {
-        let file = small::window(path)?;
+        let file = bounded_read::window(path)?;
         let len = file.len();
         let mut decoder = Decoder::new(BufReader::new(file));
         let image = Image::of(decoder.read_header_info().map_err(malformed)?, mask)?;
@@ -190,7 +190,7 @@ impl Image {
             return Vec::new();
         }
         let palette = || {
-            let file = small::window(path).ok()?;
+            let file = bounded_read::window(path).ok()?;
             let limits = Limits { bytes: DECODER_BYTES };
             let decoder = Decoder::new_with_limits(BufReader::new(file), limits);
             Some(decoder.read_info().ok()?.info().palette.as_deref()?.to_vec())
@@ -235,7 +235,7 @@ struct Pixels {
 
 impl Pixels {
     fn open(path: &Path, image: Image) -> Result<Pixels> {
-        let file = small::window(path)?;
+        let file = bounded_read::window(path)?;
         let limits = Limits { bytes: DECODER_BYTES.saturating_add(2 * image.packed_row_len()) };
         let mut decoder = Decoder::new_with_limits(BufReader::new(file), limits);
         decoder.set_transformations(Transformations::IDENTITY);

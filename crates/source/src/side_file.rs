@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use hsipack_store::{mirror, small};
+use hsipack_store::{bounded_read, mirror};
 
 use super::CubeInfo;
 use super::envi::decode;
@@ -23,7 +23,7 @@ pub(super) fn describe(path: &Path, info: &mut CubeInfo) {
     if mirror::look(side).is_err() || !side.is_file() {
         return;
     }
-    let text = small::read(side, LARGEST).map(|bytes| decode(&bytes));
+    let text = bounded_read::read(side, LARGEST).map(|bytes| decode(&bytes));
     let file = side.file_name().unwrap_or_default().to_string_lossy();
     match text.and_then(|text| GdalMetadata::parse_side_file(&text)) {
         Ok(metadata) => {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use csv::{ByteRecord, ReaderBuilder, StringRecord, Trim};
 use hsipack_format::{CubeShape, DType, Error, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 
 use crate::listing::Recent;
 use crate::spectrum_text::counts;
@@ -139,7 +139,7 @@ fn header_of(path: &Path) -> Option<Header> {
     if !["csv", "tsv", "txt"].contains(&&*ending) || !path.is_file() {
         return None;
     }
-    let head = small::head(path, MAX_HEADER_BYTES).ok()?;
+    let head = bounded_read::head(path, MAX_HEADER_BYTES).ok()?;
     let line = head.split(|byte| *byte == b'\n').next()?;
     Header::parse(std::str::from_utf8(line).ok()?.trim_end_matches('\r'))
 }
@@ -168,7 +168,7 @@ impl SpectraTable {
     }
 
     fn read(path: &Path, header: Header) -> Result<Self> {
-        let mut reader = header.reader(BufReader::new(small::window(path)?));
+        let mut reader = header.reader(BufReader::new(bounded_read::window(path)?));
         let (mut record, mut rows) = (ByteRecord::new(), Vec::new());
         let mut next = |record: &mut ByteRecord| {
             let start = reader.position().byte();
@@ -229,7 +229,7 @@ impl SpectraTable {
     /// The spectrum in row `index`, counted from 0 after the header.
     fn spectrum(&self, index: usize) -> Result<Vec<f64>> {
         let fail = |error| Error::io(&self.path, "cannot read", error);
-        let mut file = small::window(&self.path)?;
+        let mut file = bounded_read::window(&self.path)?;
         file.seek(SeekFrom::Start(self.rows[index])).map_err(fail)?;
         let mut record = ByteRecord::new();
         let mut reader = self.header.reader(BufReader::new(file));

@@ -71,7 +71,4 @@ mod throttle;
 pub mod window;
 mod writeback;
 
-/// Former name of [`bounded_read`].
-#[doc(hidden)]
-pub use bounded_read as small;
 pub use dataset::{Dataset, Stack, is_packed};

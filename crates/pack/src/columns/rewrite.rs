@@ -8,7 +8,7 @@ use std::time::Instant;
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::{Result, Sample};
 use hsipack_store::folder::aside;
-use hsipack_store::{Dataset, remote, small};
+use hsipack_store::{Dataset, bounded_read, remote};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -240,6 +240,6 @@ fn write(
     files.add_root(root.with_columns(dataset.fingerprint(), &now, command, columns, count));
     staging.link_unchanged(dataset.path(), &[])?;
     staging.write_metadata(files.into_files(&[]), &[])?;
-    let sums = small::read(&staging.dataset().join(SHA256SUMS), small::SUMS)?;
+    let sums = bounded_read::read(&staging.dataset().join(SHA256SUMS), bounded_read::SUMS)?;
     Ok(checksums::sha256(&sums))
 }

@@ -157,7 +157,7 @@ fn read(file: &Input) -> Result<Content> {
 
 /// A short text.
 fn text(path: &Path) -> Result<String> {
-    let bytes = hsipack_store::small::read(path, MAX_TEXT_BYTES as u64)?;
+    let bytes = hsipack_store::bounded_read::read(path, MAX_TEXT_BYTES as u64)?;
     String::from_utf8(bytes).map_err(|_| {
         Error::malformed("neither a text in UTF-8 nor a file of a known format")
             .at(path)

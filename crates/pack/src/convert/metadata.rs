@@ -10,7 +10,7 @@ use hsipack_format::samples::index::SAMPLES_INDEX;
 use hsipack_format::samples::{Sample, Samples, Written};
 use hsipack_format::zarr::{self, ArrayMeta, ChunkCodecs, OWN};
 use hsipack_format::{DType, Geo, Grid, MaskValue, Result};
-use hsipack_store::{Dataset, Stack, small};
+use hsipack_store::{Dataset, Stack, bounded_read};
 use serde_json::{Map, Value, json};
 
 use super::options::ValueOptions;
@@ -149,7 +149,7 @@ impl Metadata {
             arrays.map(|array| format!("{array}/zarr.json")).chain(["zarr.json".to_owned()]);
         for file in files {
             // Not every stack has wavelengths.
-            let content = small::read_if_there(&folder.join(&file), small::METADATA)?;
+            let content = bounded_read::read_if_there(&folder.join(&file), bounded_read::METADATA)?;
             if let Some(content) = content {
                 self.add(format!("{}/{file}", stack.name), changed(&file, content)?);
             }

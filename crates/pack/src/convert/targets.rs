@@ -135,7 +135,7 @@ impl TargetReader {
         self.source.info().shape.bands
     }
 
-    /// What its file says about its values.
+    /// Names of its channels and the unit of its values, from its file.
     pub fn meaning(&self) -> TargetMeaning {
         let info = self.source.info();
         let channel_names = info.band_names.clone().filter(|_| self.channels() > 1);

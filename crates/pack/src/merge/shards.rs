@@ -38,11 +38,11 @@ struct Merged<'a> {
     value_size: usize,
     /// The arrays that it consists of, each with the number of its samples; a mask or target may be missing.
     parts: Vec<(Option<&'a ChunkArray>, usize)>,
-    /// What the samples of a dataset without the array get.
+    /// The values of samples of a dataset without the array.
     fill: Fill<'a>,
 }
 
-/// What the samples of a dataset get that lacks an array.
+/// The values of samples of a dataset that lacks an array.
 #[derive(Clone, Copy)]
 enum Fill<'a> {
     /// Every dataset has it.

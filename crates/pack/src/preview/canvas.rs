@@ -4,7 +4,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use hsipack_format::{Error, Opt, Result, remedy};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 use tiny_skia::{
     Color, FillRule, LineCap, LineJoin, Paint, PathBuilder, Pixmap, Rect, Stroke, Transform,
 };
@@ -199,7 +199,7 @@ pub fn check_output(path: &Path, force: bool) -> Result<()> {
 }
 
 fn is_preview(path: &Path) -> bool {
-    let Ok((file, _)) = small::open(path) else { return false };
+    let Ok((file, _)) = bounded_read::open(path) else { return false };
     let Ok(reader) = png::Decoder::new(BufReader::new(file)).read_info() else { return false };
     let ours = |text: &png::text_metadata::TEXtChunk| {
         text.keyword == "Software"

@@ -26,8 +26,8 @@ use std::path::{Path, PathBuf};
 use hsipack_format::samples::RESERVED_KEYS;
 use hsipack_format::{Error, Opt, Result, remedy};
 use hsipack_source::SpectraTable;
+use hsipack_store::bounded_read;
 use hsipack_store::remote::is_url;
-use hsipack_store::small;
 use serde_json::{Map, Value};
 
 pub use self::lists::{NameList, SplitList, read as read_lists};
@@ -260,12 +260,12 @@ fn at<T>(path: &Path, result: Result<T>) -> Result<T> {
 
 /// The bytes of a table's file.
 pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>> {
-    if !is_url(path) && small::open(path)?.1 > LARGEST {
+    if !is_url(path) && bounded_read::open(path)?.1 > LARGEST {
         return Err(Error::unsupported(format!("the table is larger than {} MiB", LARGEST >> 20))
             .at(path)
             .with_remedy("keep only the columns and rows that are needed"));
     }
-    small::read(path, LARGEST)
+    bounded_read::read(path, LARGEST)
 }
 
 /// Reads a JSON file of any structure.
@@ -332,7 +332,7 @@ pub(crate) fn spectra(table: &SpectraTable, path: &Path) -> Result<Vec<Input>> {
     let names = table.names().iter().map(String::as_str).enumerate();
     let columns: Vec<(usize, &str)> =
         names.filter(|(column, name)| !table.is_band(*column) && !name.is_empty()).collect();
-    let text = BufReader::new(small::window(path)?);
+    let text = BufReader::new(bounded_read::window(path)?);
     let rows = at(path, csv::read_columns(text, &columns, table.delimiter()))?;
     if rows.len() == 0 {
         return Err(Error::conflict("the table has no spectra")

@@ -4,7 +4,7 @@
 use hsipack_format::geo::cf::{self, GeoArray};
 use hsipack_format::zarr::ArrayMeta;
 use hsipack_format::{Geo, Result};
-use hsipack_store::{Dataset, Stack, small};
+use hsipack_store::{Dataset, Stack, bounded_read};
 
 use super::{Problem, ProblemKind, is_no_damage};
 use crate::convert::shared_geo;
@@ -73,7 +73,7 @@ fn check_grid(dataset: &Dataset, place: usize) -> Result<Vec<Problem>> {
     }
     for array in arrays {
         let folder = dataset.path().join(&stack.name).join(array.name);
-        let meta = small::read(&folder.join("zarr.json"), small::METADATA)
+        let meta = bounded_read::read(&folder.join("zarr.json"), bounded_read::METADATA)
             .and_then(|text| ArrayMeta::parse(&text));
         match meta {
             Ok(meta) if is_of_kind(&meta, &array.meta) => {}
@@ -84,7 +84,7 @@ fn check_grid(dataset: &Dataset, place: usize) -> Result<Vec<Problem>> {
         }
         let file = array.chunk_file();
         let damage = |what: &str| problem(ProblemKind::Coordinate, array.name, &file, what);
-        match small::read(&folder.join(&file), small::METADATA) {
+        match bounded_read::read(&folder.join(&file), bounded_read::METADATA) {
             Ok(chunk) if chunk == array.chunk => {}
             Ok(_) => problems.push(damage("the positions of samples differ from samples.jsonl")),
             Err(error) if is_no_damage(&error) => return Err(error),

@@ -27,7 +27,7 @@ use std::time::Instant;
 
 use hsipack_format::{Command, Error, ErrorKind, Opt, Result, remedy};
 use hsipack_store::remote::is_url;
-use hsipack_store::{Dataset, folder, memory, remote, small};
+use hsipack_store::{Dataset, bounded_read, folder, memory, remote};
 use serde::{Deserialize, Serialize};
 
 use self::share::Share;
@@ -170,7 +170,7 @@ fn new_report(path: &Path, options: &ValidateOptions) -> Result<Report> {
     let parts = ["zarr.json", "samples.jsonl", hsipack_format::checksums::SHA256SUMS];
     if is_url(path) {
         // Gives the error of a server that refuses the request or has no object there.
-        small::read(&path.join(parts[0]), small::METADATA)?;
+        bounded_read::read(&path.join(parts[0]), bounded_read::METADATA)?;
     } else if !parts.iter().any(|part| path.join(part).is_file()) {
         let partial = is_unfinished(path);
         let error = Error::new(

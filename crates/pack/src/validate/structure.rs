@@ -11,7 +11,7 @@ use hsipack_format::shard::ShardIndex;
 use hsipack_format::{Error, Result};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::remote::{is_url, metadata_place};
-use hsipack_store::{Dataset, folder, small};
+use hsipack_store::{Dataset, bounded_read, folder};
 use walkdir::WalkDir;
 
 use super::share::Share;
@@ -35,7 +35,7 @@ pub fn check_sums(path: &Path) -> Result<Vec<Problem>> {
 fn check_sums_at(path: &Path, place: &Path) -> Result<Vec<Problem>> {
     let sums = path.join(SHA256SUMS);
     let problem = |file: &Path, what: &str| Problem::new(ProblemKind::Metadata, file, what);
-    let text = match small::read(&place.join(SHA256SUMS), small::SUMS) {
+    let text = match bounded_read::read(&place.join(SHA256SUMS), bounded_read::SUMS) {
         Ok(text) => text,
         Err(error) if is_no_damage(&error) => return Err(error),
         Err(error) => return Ok(vec![problem(&sums, error.what())]),
@@ -46,9 +46,9 @@ fn check_sums_at(path: &Path, place: &Path) -> Result<Vec<Problem>> {
     };
     let mut problems = Vec::new();
     for (file, sum) in &lines {
-        let most = if file == SAMPLES { small::SAMPLES } else { small::METADATA };
+        let most = if file == SAMPLES { bounded_read::SAMPLES } else { bounded_read::METADATA };
         let (place, file) = (place.join(file), path.join(file));
-        match small::read(&place, most) {
+        match bounded_read::read(&place, most) {
             Ok(content) if checksums::sha256(&content) == *sum => {}
             Ok(_) => problems.push(problem(&file, "the file does not match SHA256SUMS")),
             Err(error) if is_no_damage(&error) => return Err(error),
@@ -76,7 +76,7 @@ pub fn check_index(dataset: &Dataset) -> Result<Option<Problem>> {
     let place = if is_url(path) { metadata_place(path)? } else { path.to_owned() };
     let problem =
         |what: &str| Some(Problem::new(ProblemKind::Index, path.join(SAMPLES_INDEX), what));
-    match small::read_if_there(&place.join(SAMPLES_INDEX), small::SAMPLES) {
+    match bounded_read::read_if_there(&place.join(SAMPLES_INDEX), bounded_read::SAMPLES) {
         Ok(None) => Ok(None),
         Ok(Some(there)) if there == made_index(dataset)? => Ok(None),
         Ok(Some(there)) => Ok(match Origin::of(&there) {

@@ -10,7 +10,7 @@ use hsipack_format::shard::{ChunkSpan, ShardIndex};
 use hsipack_format::{Command, CubeShape, DType, Error, ErrorKind, Grid, Opt, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::remote::is_url;
-use hsipack_store::{memory, small};
+use hsipack_store::{bounded_read, memory};
 
 use super::files::{Files, ShardHandle, is_sharded};
 use super::open::{Dataset, Verify};
@@ -177,7 +177,7 @@ impl<'a> ArrayRef<'a> {
     /// Opens the file at `path`, which may never have been written.
     fn open_there(&self, path: &Path) -> Result<ShardHandle> {
         match self.open_file(path.to_owned()) {
-            Err(error) if small::is_missing(&error) => match self.dataset.may_lack_files() {
+            Err(error) if bounded_read::is_missing(&error) => match self.dataset.may_lack_files() {
                 true => self.never_written(),
                 false => Err(Error::damaged("the shard is missing").at(path)),
             },

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use hsipack_format::{CubeShape, DType, Error, Geo, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 
 use super::fields::{decode, lines, number, shorten};
 use super::header::{Header, Interleave};
@@ -224,7 +224,7 @@ pub(super) fn add_reference_system(header: &mut Header, path: &Path) {
     let Some(geo) = header.geo.take() else { return };
     let names = ["prj", "PRJ"].map(|suffix| path.with_extension(suffix));
     let text = names.iter().filter(|name| name.is_file());
-    let text = text.filter_map(|name| small::read(name, LARGEST_PRJ).ok()).next();
+    let text = text.filter_map(|name| bounded_read::read(name, LARGEST_PRJ).ok()).next();
     let crs = text.and_then(|text| georeference::crs(&decode(&text)));
     header.geo = Some(match crs {
         Some((crs, unit)) => Geo { crs: Some(crs), unit, ..geo },

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 use hsipack_format::{CubeShape, Error, Opt, Result, remedy};
-use hsipack_store::{mirror, small};
+use hsipack_store::{bounded_read, mirror};
 
 pub(super) use self::fields::{Fields, decode, tokens};
 use self::header::{Header, Interleave, Kind};
@@ -362,7 +362,7 @@ impl DataFile {
     fn measure(path: &Path) -> Result<DataFile> {
         let fail = |error| Error::io(path, "cannot read", error);
         let metadata = path.metadata().map_err(fail)?;
-        let gzip = small::head(path, 3)? == GZIP_MAGIC;
+        let gzip = bounded_read::head(path, 3)? == GZIP_MAGIC;
         Ok(DataFile { len: metadata.len(), gzip, identity: (metadata.dev(), metadata.ino()) })
     }
 
@@ -382,7 +382,7 @@ impl DataFile {
 fn gzip_bytes(path: PathBuf, end: u64, most: u64) -> StreamBytes {
     let file = path.clone();
     StreamBytes::new(path, 0, move || {
-        let input = small::window(&file)?;
+        let input = bounded_read::window(&file)?;
         let stream = MultiGzDecoder::new(BufReader::with_capacity(256 << 10, input));
         Ok(Box::new(Verified { stream, remaining: end, most }))
     })
@@ -427,11 +427,11 @@ fn kind_of(path: &Path) -> Kind {
     if !is_there(path) {
         return Kind::Other;
     }
-    small::head(path, HEAD).map_or(Kind::Other, |head| header::kind(&head))
+    bounded_read::head(path, HEAD).map_or(Kind::Other, |head| header::kind(&head))
 }
 
 fn read_header_text(path: &Path) -> Result<Vec<u8>> {
-    small::read(path, LARGEST_HEADER)
+    bounded_read::read(path, LARGEST_HEADER)
 }
 
 fn read_header(path: &Path) -> Result<Header> {

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 
 use super::header::{Header, Kind};
 use super::search::{append, file_name, find_data, has_suffix, header_names};
@@ -16,7 +16,7 @@ const SUFFIXES: [&str; 5] = ["tif", "tiff", "TIF", "TIFF", "Tif"];
 /// Whether the file at `path` is a TIFF file, by its name and its first bytes.
 pub(super) fn is_tiff(path: &Path) -> bool {
     let is_named = SUFFIXES.iter().any(|suffix| has_suffix(path, suffix));
-    is_named && small::head(path, 8).is_ok_and(|head| has_signature(&head))
+    is_named && bounded_read::head(path, 8).is_ok_and(|head| has_signature(&head))
 }
 
 /// The TIFF file with the name of the header at `path`.

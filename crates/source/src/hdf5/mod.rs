@@ -28,7 +28,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use hsipack_format::{DType, Error, ErrorKind, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 
 use self::choose::choose;
 use self::file::damaged;
@@ -53,7 +53,7 @@ pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
 }
 
 fn signature_further_on(path: &Path) -> bool {
-    let Ok(mut file) = small::window(path) else { return false };
+    let Ok(mut file) = bounded_read::window(path) else { return false };
     let mut bytes = [0; SIGNATURE.len()];
     (12..40).map(|power| 1u64 << power).any(|at| {
         file.seek(SeekFrom::Start(at)).is_ok()
@@ -85,7 +85,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
 pub(super) fn visit(path: &Path, visitor: Visitor<'_>) -> Result<()> {
     check_heaps(path)?;
     let mut tree = Tree::open(path)?;
-    tree.is_matlab = small::head(path, 20)?.starts_with(b"MATLAB 7.3");
+    tree.is_matlab = bounded_read::head(path, 20)?.starts_with(b"MATLAB 7.3");
     visitor(&tree)
 }
 
@@ -93,7 +93,7 @@ pub(super) fn visit(path: &Path, visitor: Visitor<'_>) -> Result<()> {
 fn check_heaps(path: &Path) -> Result<()> {
     static RECENT: Recent<bool> = Recent::new();
     let is_endless = || {
-        let (file, _) = small::open(path)?;
+        let (file, _) = bounded_read::open(path)?;
         heaps::endless(&file).map_err(|error| Error::io(path, "cannot read", error))
     };
     match *RECENT.get(path, |_| true, is_endless)? {
@@ -165,7 +165,7 @@ fn layers_of_joined(names: &[&str], of_each: Vec<Vec<products::Layer>>) -> Vec<p
 }
 
 fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
-    let head = small::head(path, 20)?;
+    let head = bounded_read::head(path, 20)?;
     let mut tree = Tree::open(path)?;
     let products = products::cubes(&tree);
     let mut entry = choose(path, &tree, &products, options)?;

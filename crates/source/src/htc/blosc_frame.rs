@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use hsipack_format::{Error, Result};
-use hsipack_store::{codec, memory, small};
+use hsipack_store::{bounded_read, codec, memory};
 
 use crate::Access;
 use crate::flat::ByteSource;
@@ -235,7 +235,7 @@ impl FrameInFile {
         }
         let fail = |error| Error::io(&self.path, "cannot read", error);
         let mut bytes = vec![0; self.len];
-        let file = small::window(&self.path)?;
+        let file = bounded_read::window(&self.path)?;
         file.read_exact_at(&mut bytes, self.offset).map_err(fail)?;
         let frame = Frame::new(bytes)?;
         // Two threads may load it at once; the first one's stays.

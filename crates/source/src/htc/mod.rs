@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use hsipack_format::{Error, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 
 use self::blosc_frame::{FrameHeader, FrameInFile};
 use self::pickle::{Array, Header};
@@ -78,7 +78,7 @@ fn open_located(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
 }
 
 fn read_header(path: &Path) -> Result<(Header, u64)> {
-    let head = small::head(path, LONGEST_HEADER)?;
+    let head = bounded_read::head(path, LONGEST_HEADER)?;
     let (header, len) = pickle::parse(&head)?;
     Ok((header, len as u64))
 }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use hsipack_format::{Error, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
@@ -241,7 +241,7 @@ static LAST: Mutex<Option<Kept>> = Mutex::new(None);
 /// # Errors
 /// If the file is not in this format, or contradicts itself.
 pub(super) fn read(path: &Path) -> Result<Arc<Coco>> {
-    let file = small::window(path)?;
+    let file = bounded_read::window(path)?;
     let about = path.metadata().map_err(|error| Error::io(path, "cannot read", error))?;
     let (len, changed) = (about.len(), about.modified().ok());
     // Threads that need the same file wait here for the first of them.

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use hsipack_format::{Color, Error, Result, colors, text};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 use serde_json::{Map, Value};
 
 use super::ClassColor;
@@ -51,7 +51,7 @@ const LISTS: [&str; 7] = ["classes", "labels", "categories", "palette", "colors"
 /// # Errors
 /// If the file cannot be read, is none of these, or gives a colour to two classes.
 pub fn read_colors(path: &Path) -> Result<Vec<ClassColor>> {
-    let bytes = small::read(path, MAX_BYTES)?;
+    let bytes = bounded_read::read(path, MAX_BYTES)?;
     let text = String::from_utf8_lossy(&bytes);
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let entries = match text.trim_start().chars().next() {

@@ -4,7 +4,7 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 use hsipack_format::{Error, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 use hsipack_store::window::Window;
 
 use super::classes::Value;
@@ -41,7 +41,7 @@ impl Table {
     /// # Errors
     /// If its header is malformed.
     pub fn open(path: &Path) -> Result<Self> {
-        let mut file = BufReader::new(small::window(path)?);
+        let mut file = BufReader::new(bounded_read::window(path)?);
         let short = |_| malformed("the table of attributes ends within its header");
         let mut header = [0; HEADER_BYTES];
         file.read_exact(&mut header).map_err(short)?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hsipack_format::{Color, CubeShape, DType, Error, Geo, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 use roxmltree::Node;
 
 use super::burned::Burned;
@@ -57,7 +57,7 @@ pub(super) fn open(path: &Path, options: &LabelOptions<'_>) -> Result<Box<dyn So
         return Err(Error::unsupported(format!("regions have no class {attribute:?}"))
             .with_remedy("regions are classes by their names; leave out what follows '::'"));
     }
-    let text = envi::decode(&small::read(path, MAX_TEXT_BYTES)?);
+    let text = envi::decode(&bounded_read::read(path, MAX_TEXT_BYTES)?);
     let Regions { size, regions } = parse(&text)?;
     let [rows, columns] = options.image;
     if let Some(size) = size.filter(|size| *size != options.image) {

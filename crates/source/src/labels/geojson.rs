@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use hsipack_format::{Error, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
@@ -19,7 +19,7 @@ use super::vector::{Budget, Feature, Features, remember};
 /// # Errors
 /// If the file is not GeoJSON.
 pub(super) fn read(path: &Path, attribute: Option<&str>) -> Result<Features> {
-    let mut file = BufReader::new(small::window(path)?);
+    let mut file = BufReader::new(bounded_read::window(path)?);
     json::skip_mark(&mut file)?;
     let mut read = Reading { attribute, ..Reading::default() };
     let mut json = serde_json::Deserializer::from_reader(file);

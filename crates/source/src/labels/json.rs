@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::path::Path;
 
 use hsipack_format::{Error, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
@@ -34,7 +34,7 @@ const MARK: &[u8] = b"\xEF\xBB\xBF";
 /// # Errors
 /// If the file cannot be read. What is not JSON counts as GeoJSON, whose reader says what is wrong.
 pub(super) fn kind(path: &Path) -> Result<Kind> {
-    let mut file = BufReader::new(small::window(path)?);
+    let mut file = BufReader::new(bounded_read::window(path)?);
     skip_mark(&mut file)?;
     let mut kind = Kind::GeoJson;
     let mut json = serde_json::Deserializer::from_reader(file);

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use hsipack_format::{CubeShape, DType, Error, Opt, Result, remedy};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 use png::{ColorType, Transformations};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -54,7 +54,7 @@ pub(super) fn open(path: &Path, options: &LabelOptions<'_>) -> Result<Box<dyn So
         return Err(Error::unsupported(format!("shapes have no class {attribute:?}"))
             .with_remedy(remedy!["write ::label behind the file, or nothing, in ", Opt::Mask]));
     }
-    let picture = parse(BufReader::new(small::window(path)?))?;
+    let picture = parse(BufReader::new(bounded_read::window(path)?))?;
     let [rows, columns] = options.image;
     if picture
         .size

@@ -4,7 +4,7 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use hsipack_format::{Error, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 
 use super::classes::Value;
 use super::dbase::Table;
@@ -54,7 +54,7 @@ pub(super) fn read(path: &Path, attribute: Option<&str>) -> Result<Features> {
     let crs = match beside(path, "prj") {
         None => None,
         Some(file) => {
-            let text = small::read(&file, MAX_PRJ)?;
+            let text = bounded_read::read(&file, MAX_PRJ)?;
             let text = String::from_utf8_lossy(&text).into_owned();
             let crs = georeference::crs(&text).map(|(crs, _)| crs);
             files.push(file);
@@ -88,7 +88,7 @@ struct Records {
 
 impl Records {
     fn open(path: &Path) -> Result<Self> {
-        let window = small::window(path)?;
+        let window = bounded_read::window(path)?;
         let len = window.len();
         let mut file = BufReader::new(window);
         let mut header = [0; HEADER_BYTES as usize];

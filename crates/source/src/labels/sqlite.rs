@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use hsipack_format::{Error, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 use hsipack_store::window::Window;
 
 pub(super) const SIGNATURE: &[u8] = b"SQLite format 3\0";
@@ -83,7 +83,7 @@ impl Database {
     /// # Errors
     /// If it is malformed, has text in another encoding, or changes that are not yet in the file.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = small::window(path)?;
+        let file = bounded_read::window(path)?;
         let mut header = [0; 100];
         file.read_exact_at(&mut header, 0).map_err(|_| short())?;
         let log = {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hsipack_format::{CubeShape, DType, Error, Geo, Opt, Result, remedy};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 
 use super::burned::Burned;
 use super::classes::{self, Classes, Value};
@@ -86,7 +86,7 @@ pub(super) fn open(path: &Path, options: &LabelOptions<'_>) -> Result<Option<Box
     if !path.is_file() {
         return Ok(None);
     }
-    let head = small::head(path, HEAD_BYTES)?;
+    let head = bounded_read::head(path, HEAD_BYTES)?;
     let read: fn(&Path, Option<&str>) -> Result<Features> = if json::recognises(&head) {
         // The head of an object on a server may be there before the object is.
         hsipack_store::mirror::prepare(path)?;

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use flate2::read::ZlibDecoder;
 use hsipack_format::{CubeShape, Error, ErrorKind, Opt, Result, remedy};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 
 use self::v5::{Content, Numbers, Variable};
 use crate::container::{self, ArrayEntry, Attributes, Container, NoAttributes, Value, Visitor};
@@ -138,7 +138,7 @@ fn inflated(path: &Path, stream: Range<u64>, numbers: &Numbers, end: u64) -> Str
     let trailing = numbers.stream_len.saturating_sub(end).saturating_add(PADDING);
     StreamBytes::new(path, stream.start, move || {
         let fail = |error| Error::io(&file_path, "cannot read", error);
-        let mut file = small::window(&file_path)?;
+        let mut file = bounded_read::window(&file_path)?;
         file.seek(SeekFrom::Start(stream.start)).map_err(fail)?;
         let raw = BufReader::new(file).take(stream.end - stream.start);
         Ok(Box::new(ReadToEnd { inner: ZlibDecoder::new(raw), remaining: end, trailing }))
@@ -197,7 +197,7 @@ fn variables_of(path: &Path) -> Result<Arc<Vec<Variable>>> {
     let is_long = |variables: &Vec<Variable>| variables.len() >= MANY_ARRAYS;
     RECENT.get(path, is_long, || {
         let fail = |error| Error::io(path, "cannot read", error);
-        let file = small::window(path)?;
+        let file = bounded_read::window(path)?;
         let len = file.len();
         let mut file = BufReader::new(file);
         let mut head = Vec::new();

@@ -20,7 +20,7 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 use hsipack_format::{Error, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 
 use self::header::{MAGIC, read_header};
 use crate::container::{ArrayEntry, Entries, Visitor};
@@ -38,7 +38,7 @@ pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
 /// # Errors
 /// If the file cannot be read or is malformed, or holds no cube or several.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
-    let is_npy = small::head(path, MAGIC.len() as u64)? == MAGIC;
+    let is_npy = bounded_read::head(path, MAGIC.len() as u64)? == MAGIC;
     if is_npy { open_npy(path, options) } else { npz::open(path, options) }
 }
 
@@ -47,10 +47,10 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
 /// # Errors
 /// If the file cannot be read or is malformed.
 pub(super) fn visit(path: &Path, visitor: Visitor<'_>) -> Result<()> {
-    if small::head(path, MAGIC.len() as u64)? != MAGIC {
+    if bounded_read::head(path, MAGIC.len() as u64)? != MAGIC {
         return npz::visit(path, visitor);
     }
-    let file = small::window(path)?;
+    let file = bounded_read::window(path)?;
     let header = read_header(&mut BufReader::new(file)).map_err(|error| error.at(path))?;
     let (lengths, dtype) = (header.shape, Some(header.dtype));
     visitor(&Entries(vec![ArrayEntry { path: String::new(), lengths, dtype }]))
@@ -73,7 +73,7 @@ pub(super) fn list_in(path: &Path) -> Result<Option<Vec<f64>>> {
 }
 
 fn numbers(path: &Path, may_be_single: bool) -> Result<Option<Vec<f64>>> {
-    let mut file = BufReader::new(small::window(path)?);
+    let mut file = BufReader::new(bounded_read::window(path)?);
     let header = read_header(&mut file)?;
     let long = header.shape.iter().filter(|length| **length != 1).count();
     let count = header.file_len()?.saturating_sub(header.data_offset as u64);
@@ -90,7 +90,7 @@ fn numbers(path: &Path, may_be_single: bool) -> Result<Option<Vec<f64>>> {
 fn open_npy(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     variables::refuse_variable(path, options)?;
     let bytes = FileBytes::open(path)?;
-    let file = small::window(path)?;
+    let file = bounded_read::window(path)?;
     let header = read_header(&mut BufReader::new(file)).map_err(|error| error.at(path))?;
     let len = header.file_len().map_err(|error| error.at(path))?;
     if bytes.len() != len {

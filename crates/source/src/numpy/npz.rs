@@ -7,7 +7,7 @@ use std::sync::Arc;
 use flate2::read::DeflateDecoder;
 use hsipack_format::{Error, Result};
 use hsipack_store::archive::Checked;
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 use zip::{CompressionMethod, ZipArchive};
 
 use super::header::{NpyHeader, read_header, read_text_header};
@@ -179,7 +179,7 @@ impl MemberLocation {
     /// The member's content from its start; its checksum is compared when the last byte is read.
     fn stream(&self) -> Result<Box<dyn Read + Send>> {
         let fail = |error| Error::io(&self.path, "cannot read", error);
-        let mut file = small::window(&self.path)?;
+        let mut file = bounded_read::window(&self.path)?;
         file.seek(SeekFrom::Start(self.start)).map_err(fail)?;
         let raw = BufReader::new(file).take(self.compressed);
         let inner: Box<dyn Read + Send> =
@@ -229,7 +229,7 @@ fn bad_archive(error: zip::result::ZipError) -> Error {
 
 /// The arrays in an archive. Members that are not `.npy` files are skipped.
 fn members(path: &Path) -> Result<Vec<Member>> {
-    let file = small::window(path)?;
+    let file = bounded_read::window(path)?;
     let len = file.len();
     let mut archive = ZipArchive::new(BufReader::new(file)).map_err(bad_archive)?;
     if archive.len() > MAX_MEMBERS {

@@ -18,7 +18,7 @@
 use std::path::{Path, PathBuf};
 
 use hsipack_format::{Error, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 
 use super::Product;
 use super::delivery::{FileName, Found, Part, is_there};
@@ -172,7 +172,7 @@ fn flight_line(image: &Path, ending: &str) -> Option<PathBuf> {
 }
 
 fn read_list<T>(path: &Path, parse: fn(&str) -> Result<Vec<T>, String>) -> Result<Vec<T>> {
-    let text = decode(&small::read(path, LARGEST_LIST)?);
+    let text = decode(&bounded_read::read(path, LARGEST_LIST)?);
     parse(&text).map_err(|why| unusable(path, why))
 }
 

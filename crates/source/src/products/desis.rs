@@ -13,7 +13,7 @@
 use std::path::Path;
 
 use hsipack_format::{Error, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 
 use super::delivery::{FileName, Found, Part};
 use super::quality::Test;
@@ -190,7 +190,7 @@ impl Metadata {
 
 /// The bands in the ENVI header that comes with the image.
 fn from_header(path: &Path) -> Result<Vec<dlr::Band>> {
-    let text = decode(&small::read(path, LARGEST_HEADER)?);
+    let text = decode(&bounded_read::read(path, LARGEST_HEADER)?);
     parse_header(&text).map_err(|why| dlr::unusable(path, why))
 }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use hsipack_format::{Error, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 use roxmltree::Node;
 
 use super::delivery::Found;
@@ -104,7 +104,7 @@ pub(super) fn describe(bands: &[Band], info: &mut CubeInfo) {
 /// # Errors
 /// If it cannot be read, or is too large for such a file.
 pub(super) fn read(path: &Path) -> Result<String> {
-    Ok(decode(&small::read(path, xml::LONGEST_TEXT as u64)?))
+    Ok(decode(&bounded_read::read(path, xml::LONGEST_TEXT as u64)?))
 }
 
 /// The processing level in the name of a delivery, such as `L2A`.

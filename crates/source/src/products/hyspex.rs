@@ -14,7 +14,7 @@ use std::f64::consts::PI;
 use std::path::Path;
 
 use hsipack_format::{Error, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 
 use super::Product;
 use crate::cube_info::{PlaceScaling, Radiometry};
@@ -43,7 +43,7 @@ impl Product for Hyspex {
             file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("hyspex"))
         };
         let Some(file) = info.files.iter().find(is_data).cloned() else { return Ok(false) };
-        let start = small::head(&file, FIXED as u64)?;
+        let start = bounded_read::head(&file, FIXED as u64)?;
         if !start.starts_with(MAGIC) {
             return Ok(false);
         }
@@ -139,14 +139,15 @@ impl Head {
 /// If the file cannot be read, or its header changed since it was opened.
 pub(crate) fn read(of: &Radiometry) -> Result<PlaceScaling> {
     let file = &of.file;
-    let head = Head::parse(&small::head(file, FIXED as u64)?).map_err(|why| unusable(file, why))?;
+    let head =
+        Head::parse(&bounded_read::head(file, FIXED as u64)?).map_err(|why| unusable(file, why))?;
     if (head.columns, head.bands) != (of.columns, of.bands) {
         return Err(Error::conflict("the file was changed since it was opened").at(file));
     }
     if head.bytes() > LARGEST_HEADER {
         return Err(unusable(file, format!("it says that it has {} bytes", head.bytes())));
     }
-    let bytes = small::head(file, head.bytes())?;
+    let bytes = bounded_read::head(file, head.bytes())?;
     if (bytes.len() as u64) < head.bytes() {
         return Err(unusable(file, format!("it has {} of {} bytes", bytes.len(), head.bytes())));
     }

@@ -143,7 +143,7 @@ fn layers(path: &Path, variable: Option<&str>) -> Result<Vec<Layer>> {
         };
         return Ok(image.product.quality_files(&image));
     }
-    let head = hsipack_store::small::head(path, 4096)?;
+    let head = hsipack_store::bounded_read::head(path, 4096)?;
     if !hdf5::recognises(path, &head) {
         return Ok(Vec::new());
     }

@@ -10,7 +10,7 @@
 //! missing.
 
 use hsipack_format::Result;
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 use serde::Deserialize;
 
 use super::delivery::{FileName, Found, Part};
@@ -56,7 +56,7 @@ impl Product for Wyvern {
     fn describe(&self, file: &Found, info: &mut CubeInfo) -> Result<()> {
         let mut is_l2 = file.base.to_ascii_lowercase().contains("_l2a");
         if let Some(path) = file.metadata() {
-            let item = Item::parse(&small::read(&path, LARGEST_ITEM)?)
+            let item = Item::parse(&bounded_read::read(&path, LARGEST_ITEM)?)
                 .map_err(|why| unusable(&path, why))?;
             if let Some(level) = item.level() {
                 if is_l2 && level != "L2A" {

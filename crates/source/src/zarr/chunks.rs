@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hsipack_format::{Error, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 use hsipack_store::window::Window;
 use zarrs::array::{Array, ArrayBytes, ArraySubset, CodecOptions};
 use zarrs::storage::byte_range::{ByteRange, ByteRangeIterator};
@@ -55,7 +55,7 @@ impl ChunkFiles {
         if path.metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             return Ok(None);
         }
-        let file = small::window(&path).map_err(|error| refused(error.to_string()))?;
+        let file = bounded_read::window(&path).map_err(|error| refused(error.to_string()))?;
         let len = file.len();
         let mut file = ChunkFile { file, len, chunks: Vec::new() };
         if let Some(index) = self.stored.shards.filter(|_| !key.as_str().ends_with(".json")) {

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use hsipack_format::{DType, Error, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 use serde_json::{Map, Value};
 
 use crate::numpy::header::dtype_of_code;
@@ -207,7 +207,7 @@ fn attributes(json: &Value) -> Map<String, Value> {
 /// # Errors
 /// If it cannot be read, is not a regular file, or is too large for a metadata file.
 pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>> {
-    small::read(path, MAX_METADATA)
+    bounded_read::read(path, MAX_METADATA)
 }
 
 /// Reads a JSON file; `None` if it is not there.

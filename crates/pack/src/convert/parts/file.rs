@@ -14,7 +14,7 @@ use hsipack_format::{
     remedy,
 };
 use hsipack_source::{CubeInfo, Exposure, Radiometry, Scaling};
-use hsipack_store::{output, small};
+use hsipack_store::{bounded_read, output};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -513,7 +513,7 @@ impl<'a> PlanFile<'a> {
     /// # Errors
     /// If it does not exist, is damaged, or another version of hsipack wrote it.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = small::read(path, small::SAMPLES)?;
+        let text = bounded_read::read(path, bounded_read::SAMPLES)?;
         let not_whole = || {
             Error::damaged("not a plan, or the plan was changed or cut short").at(path).with_remedy(
                 remedy![

@@ -51,7 +51,7 @@ pub(super) struct Examined {
     pub targets: Vec<ExaminedTarget>,
 }
 
-/// What the file of a target says.
+/// Contents of the file of a target.
 pub(super) struct ExaminedTarget {
     /// Fingerprint of its files.
     pub fingerprint: String,

@@ -31,7 +31,7 @@ use hsipack_format::{Command, Error, Result, remedy};
 use hsipack_store::folder::{aside, partial};
 use hsipack_store::output::{self, sync_folder, write_whole};
 use hsipack_store::remote::is_url;
-use hsipack_store::{Dataset, small};
+use hsipack_store::{Dataset, bounded_read};
 use serde_json::{Value, json};
 use walkdir::{DirEntry, WalkDir};
 
@@ -140,7 +140,7 @@ fn read_plan(folder: &Path) -> Result<Option<Value>> {
 
 /// The content of a file or object; `None` if it is missing or not complete.
 fn read_json(file: &Path) -> Result<Option<Value>> {
-    let text = small::read_if_there(file, small::SAMPLES)?;
+    let text = bounded_read::read_if_there(file, bounded_read::SAMPLES)?;
     Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
 }
 
@@ -393,7 +393,7 @@ impl Staging {
                     .map_err(|error| Error::io(&target, "cannot create", error))?;
             } else if below.components().any(|part| part.as_os_str() == "c") && !target.exists() {
                 // Refuses pipes and devices, because copying them would never end.
-                small::open(entry.path())?;
+                bounded_read::open(entry.path())?;
                 fs::hard_link(entry.path(), &target)
                     .or_else(|_| {
                         fs::copy(entry.path(), &target)

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hsipack_format::Result;
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 use serde_json::{Value, json};
 
 use crate::convert::sealed;
@@ -32,7 +32,9 @@ pub(super) fn write(record: &Value, plan: &str, stack: &str, number: usize) -> V
 /// # Errors
 /// If it cannot be read.
 pub(super) fn read(file: &Path, plan: &str, stack: &str, number: usize) -> Result<Option<Found>> {
-    let Some(text) = small::read_if_there(file, small::SAMPLES)? else { return Ok(None) };
+    let Some(text) = bounded_read::read_if_there(file, bounded_read::SAMPLES)? else {
+        return Ok(None);
+    };
     let content = std::str::from_utf8(&text).ok().and_then(sealed::content);
     let receipt = content.and_then(|content| serde_json::from_str::<Value>(content).ok());
     Ok(Some(match receipt {

@@ -35,7 +35,7 @@ use hsipack_format::metadata::SAMPLES;
 use hsipack_format::samples::index::SAMPLES_INDEX;
 use hsipack_format::{Error, Opt, Result, remedy};
 use hsipack_store::folder::{DECIDED, DECIDED_METADATA};
-use hsipack_store::{output, small};
+use hsipack_store::{bounded_read, output};
 use serde_json::{Value, json};
 
 use super::{About, PLAN, Shards, is_there, read_plan};
@@ -78,7 +78,7 @@ impl Writer {
         let Some(base) = about.base else {
             return if is_there(&self.output)? { Err(output_exists(&self.output)) } else { Ok(()) };
         };
-        let sums = small::read(&self.output.join(SHA256SUMS), small::SUMS)?;
+        let sums = bounded_read::read(&self.output.join(SHA256SUMS), bounded_read::SUMS)?;
         if checksums::sha256(&sums) == base {
             return Ok(());
         }
@@ -212,7 +212,8 @@ pub(super) fn settle(output: &Path, folder: &Path) -> Result<()> {
         output::remove_all(&output.join(array))?;
     }
     for name in others.into_iter().chain(sums) {
-        let content = small::read(&folder.join(DECIDED_METADATA).join(name), small::SAMPLES)?;
+        let content =
+            bounded_read::read(&folder.join(DECIDED_METADATA).join(name), bounded_read::SAMPLES)?;
         output::write_whole(&output.join(name), &content)?;
     }
     finish(folder)
@@ -233,7 +234,9 @@ pub(super) fn is_decided(folder: &Path) -> Result<bool> {
 
 fn decision(folder: &Path) -> Result<Option<Value>> {
     let file = folder.join(DECIDED);
-    let Some(text) = small::read_if_there(&file, small::METADATA)? else { return Ok(None) };
+    let Some(text) = bounded_read::read_if_there(&file, bounded_read::METADATA)? else {
+        return Ok(None);
+    };
     let broken = |_| Error::damaged("hsipack did not write this file").at(&file);
     serde_json::from_slice(&text).map(Some).map_err(broken)
 }

@@ -17,7 +17,7 @@ mod yolo;
 use std::path::Path;
 
 use hsipack_format::{Error, Result};
-use hsipack_store::{mirror, small};
+use hsipack_store::{bounded_read, mirror};
 
 use super::cube_names::CubeNames;
 use super::{coco as annotations, json};
@@ -99,7 +99,7 @@ fn wrong(location: impl std::fmt::Display, what: impl std::fmt::Display) -> Erro
 /// If the file is malformed, or a box does not fit the cube; [`hsipack_format::ErrorKind::NotFound`] if it lists the cubes that
 /// it is about, and not this one.
 pub fn read(path: &Path, class: Option<&str>, cube: CubeOfBoxes<'_>) -> Result<Boxes> {
-    let head = small::head(path, 512)?;
+    let head = bounded_read::head(path, 512)?;
     mirror::prepare(path)?;
     let text = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&head).trim_ascii_start();
     let is_table = is_table(path);
@@ -132,7 +132,7 @@ pub fn pictures(path: &Path) -> Result<Option<Vec<String>>> {
     if is_table(path) {
         return table::pictures(path);
     }
-    if !json::recognises(&small::head(path, 64)?) || json::kind(path)? != json::Kind::Coco {
+    if !json::recognises(&bounded_read::head(path, 64)?) || json::kind(path)? != json::Kind::Coco {
         return Ok(None);
     }
     annotations::read(path).map(|coco| Some(coco.entries.names().to_vec()))

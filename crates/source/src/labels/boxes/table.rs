@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use csv::StringRecord;
 use hsipack_format::{Error, Result, text};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 
 use super::super::cube_names::Entries;
 use super::{Boxes, CubeOfBoxes, Label, wrong};
@@ -148,7 +148,7 @@ fn kept(path: &Path, class: Option<&str>) -> Result<Arc<Table>> {
 
 /// Reads a table. `class` is the column of the classes; empty if they do not matter.
 fn table(path: &Path, class: Option<&str>) -> Result<Table> {
-    let bytes = small::read(path, MAX_BYTES)?;
+    let bytes = bounded_read::read(path, MAX_BYTES)?;
     let text = String::from_utf8(bytes).map_err(|_| {
         Error::malformed("the table is not text in UTF-8").with_remedy("save it as UTF-8")
     })?;

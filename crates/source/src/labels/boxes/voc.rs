@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use hsipack_format::{Error, Result};
-use hsipack_store::small;
+use hsipack_store::bounded_read;
 
 use super::super::coco::other_size;
 use super::{Boxes, CubeOfBoxes, Label, wrong};
@@ -15,7 +15,7 @@ use crate::{envi, xml};
 /// # Errors
 /// As [`super::read`].
 pub(super) fn read(path: &Path, cube: CubeOfBoxes<'_>) -> Result<Boxes> {
-    let text = envi::decode(&small::read(path, xml::LONGEST_TEXT as u64)?);
+    let text = envi::decode(&bounded_read::read(path, xml::LONGEST_TEXT as u64)?);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     of_text(&text, &name, cube.size)
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use hsipack_format::{Error, Result};
-use hsipack_store::{mirror, small};
+use hsipack_store::{bounded_read, mirror};
 
 use super::{Boxes, CubeOfBoxes, Label, wrong};
 
@@ -21,7 +21,7 @@ const FOLDERS_ABOVE: usize = 2;
 /// # Errors
 /// As [`super::read`].
 pub(super) fn read(path: &Path, cube: CubeOfBoxes<'_>) -> Result<Boxes> {
-    let bytes = small::read(path, MAX_BYTES)?;
+    let bytes = bounded_read::read(path, MAX_BYTES)?;
     let text = String::from_utf8(bytes).map_err(|_| {
         Error::unsupported("the file is neither COCO, Pascal VOC, YOLO nor CSV")
             .with_remedy("give boxes in one of these formats")
@@ -87,7 +87,7 @@ fn names_beside(path: &Path) -> Result<Vec<String>> {
         if file == path || mirror::look(&file).is_err() || !file.is_file() {
             continue;
         }
-        let text = small::read(&file, MAX_NAMES_BYTES)?;
+        let text = bounded_read::read(&file, MAX_NAMES_BYTES)?;
         let text = String::from_utf8_lossy(&text);
         let is_yaml = file.extension().is_some_and(|ending| ending != "txt" && ending != "names");
         let names = match is_yaml {
