@@ -321,7 +321,7 @@ def test_one_writes_at_a_time(own_dataset: Path) -> None:
 
 def test_superpixels_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("skimage.segmentation")
-    guide = (Path(__file__).resolve().parents[3] / "docs/python.md").read_text()
+    guide = (Path(__file__).resolve().parents[3] / "docs/splits.md").read_text()
     (recipe,) = (part for part in guide.split("```") if "skimage" in part and "slic" in part)
     monkeypatch.chdir(tmp_path)
     y, x = np.mgrid[:40, :50][..., None]
