@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_python_hears_what_to_do() {
+    fn a_missing_python_is_an_error_with_a_remedy() {
         for python in [None, Some("")] {
             let error = chosen("cuda:1", false, python).unwrap_err().to_string();
             for part in ["device cuda:1", "device=cpu", "pip install 'hsipack[torch]'", PYTHON] {

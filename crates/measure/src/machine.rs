@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_writes_is_understood() {
+    fn tables_of_the_system_are_parsed() {
         let stat = "7 (a (b) c) R 1 7 7 0 -1 4194304 94 0 0 0 150 50 0 0 20 0 1 0 100 5 5";
         assert_eq!(cpu_seconds(stat), Some(2.0));
         assert_eq!(field("rchar: 5\nread_bytes: 4096\n", "read_bytes:"), Some(4096));

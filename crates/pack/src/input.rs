@@ -707,7 +707,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_named() {
+    fn missing_inputs_are_named() {
         let error = expand(&["no/such.hdr".into()], &[], &ValueOptions::default()).unwrap_err();
         assert!(error.to_string().starts_with("no/such.hdr: no such file"), "{error}");
         let error = expand(&["no/such*.hdr".into()], &[], &ValueOptions::default()).unwrap_err();

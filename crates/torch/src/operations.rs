@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_libtorch_throws_becomes_an_error() {
+    fn exceptions_of_libtorch_become_errors() {
         let operations = Operations::on(Device::Cpu);
         let tensor = operations.full(&[3], 1.0, ElementType::F32).unwrap();
         let error = operations.matmul(&tensor, &operations.reshape(&tensor, &[1, 3]).unwrap());

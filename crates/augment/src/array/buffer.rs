@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_the_oldest_goes() {
+    fn the_pool_is_bounded_and_drops_the_oldest_buffer() {
         let pool = Arc::new(Pool::default());
         let kept = || pool.kept.lock().unwrap().len();
         drop((0..KEPT + 2).map(|_| pool.buffer(1 << 10).unwrap()).collect::<Vec<_>>());

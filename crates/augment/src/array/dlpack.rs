@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_backwards_is_taken_whole() {
+    fn arrays_with_negative_strides_are_copied_whole() {
         let array = Buffer::of(&[1, 2, 3, 4]).unwrap().array(&[4], ElementType::U8).unwrap();
         let back =
             Array::with_strides(array.memory().clone(), 3, &[4], &[-1], ElementType::U8).unwrap();

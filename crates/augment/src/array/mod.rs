@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_its_memory_or_askew_is_refused() {
+    fn views_outside_their_memory_or_misaligned_are_refused() {
         let memory = Buffer::of(&[0; 64]).unwrap().shared();
         let of =
             |start, shape: &[usize]| Array::new(memory.clone(), start, shape, ElementType::I32);

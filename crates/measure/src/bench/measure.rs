@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_loaded_ahead_of_a_slow_first_batch_is_used_up_before_it_counts() {
+    fn batches_loaded_ahead_of_a_slow_first_one_are_used_up_before_counting() {
         // Two batches per epoch, four slots: at least twelve batches, unless no warm-up was asked for.
         assert_eq!(warmup_epochs(1, true, 4, 2), 6);
         assert_eq!(warmup_epochs(1, true, 4, 5), 3);

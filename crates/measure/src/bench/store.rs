@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_counted_however_it_is_read() {
+    fn reads_are_counted_by_every_store() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, [7; 100]).unwrap();
@@ -163,7 +163,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn what_was_mapped_can_be_dropped_from_the_cache_once_it_is_released() {
+    fn released_mappings_can_be_dropped_from_the_page_cache() {
         let folder = tempfile::tempdir().unwrap();
         let (path, plain) = (folder.path().join("mapped"), folder.path().join("plain"));
         for path in [&path, &plain] {

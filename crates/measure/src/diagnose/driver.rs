@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hears_what_goes_on_may_stop_it_before_that_is_done() {
+    fn a_listener_may_stop_a_diagnosis_before_its_next_level() {
         let (mut levels, stop) = (Scripted::new(&LEVELS, disk), AtomicBool::new(false));
         let mut tell = |what: &str| stop.store(what.ends_with("decoding"), Ordering::Relaxed);
         let error = diagnose(&mut levels, EFFORT, &stop, &mut tell).unwrap_err();

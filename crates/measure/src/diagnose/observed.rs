@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_helps_is_what_a_diagnosis_of_the_same_part_recommends() {
+    fn quick_advice_equals_that_of_a_diagnosis() {
         let facts = Facts {
             threads: 2,
             cores: 2,

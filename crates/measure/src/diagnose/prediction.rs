@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_took_is_the_time_itself_not_what_is_known_from_levels_behind_it() {
+    fn the_cost_of_a_level_is_its_own_time() {
         let verdict = levels(&[(Level::Step, 0.1), (Level::Collate, 0.12), (Level::Read, 0.11)]);
         let cost = AugmentationCost { name: "hflip".into(), without_s: 0.4 };
         let facts =

@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_with_more_threads_is_what_they_are_predicted_to_bring() {
+    fn predictions_for_more_threads_use_measurements_with_more_threads() {
         // Half the loading time would equal the step. Because the two take turns, a batch takes longer than either.
         let times = [(Level::Step, 0.1), (Level::Collate, 0.1), (Level::Decode, 0.2)];
         let facts =

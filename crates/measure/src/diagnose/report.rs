@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_prediction_rests_on_has_to_take_as_long_as_then_too() {
+    fn a_verification_needs_the_basis_to_take_as_long_as_before() {
         let verified = |before_s, basis_s| {
             let trial = Trial { before_s, basis_s: Some(basis_s), ..TRIAL };
             tried(trial).verified.unwrap()

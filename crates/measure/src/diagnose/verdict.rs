@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_no_verdict() {
+    fn there_is_no_verdict_without_measurements() {
         let verdict = verdict(&[], Limits::default());
         assert_eq!((verdict.rows.len(), verdict.culprit), (0, None));
         assert_eq!(culprit(&[level(Level::Step, &[])]), None);

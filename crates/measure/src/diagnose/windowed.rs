@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_fits_other_chunks_come_first() {
+    fn other_chunks_come_first_if_no_cache_fits() {
         for kind in [CacheKind::Compressed, CacheKind::None] {
             let remedy = of(&facts(auto(kind, None)), &TIMES);
             assert_eq!(remedy.action, Action::Other);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_copies_windows_is_not_told_to_take_crops() {
+    fn loops_that_only_copy_windows_get_no_advice_about_crops() {
         let times = [(Level::Step, 0.1), (Level::Collate, 0.5), (Level::Decode, 0.5)];
         let remedy = of(&facts(auto(CacheKind::Decoded, None)), &times);
         assert_eq!(remedy.action, Action::Other);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_all_already_and_whole_cubes_are_told_nothing_of_it() {
+    fn loaders_that_keep_everything_or_read_whole_cubes_get_no_advice() {
         let kept = Facts { cache: "decoded".into(), ..facts(auto(CacheKind::Decoded, None)) };
         let whole = Facts { window: None, ..facts(auto(CacheKind::Decoded, None)) };
         for facts in [kept, whole] {

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_said_at_last_is_told() {
+    fn the_last_words_of_a_process_are_in_its_error() {
         let error = ask("read line; echo one >&2; echo 'hsipack: two' >&2; exit 3").unwrap_err();
         assert_eq!((error.kind(), error.to_string()), (ErrorKind::Io, "sh: two".to_owned()));
         let error = ask("read line; kill -9 $$").unwrap_err().to_string();

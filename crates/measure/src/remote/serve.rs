@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_ends_it() {
+    fn text_that_is_not_a_request_ends_the_process() {
         let (told, served) = answers(&["hello", r#"{"device": "cpu"}"#]);
         assert!(told.is_empty() && served.unwrap_err().to_string().contains("no request"));
     }

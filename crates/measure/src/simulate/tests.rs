@@ -310,7 +310,7 @@ fn runs_known_by_hand() {
 }
 
 #[test]
-fn what_if_scales_loaders_or_threads() {
+fn scaling_changes_loaders_or_threads() {
     let base = Model { queue: 7, ..Model::new(7, 2.0, 0.1) };
     let workers = WhatIf { workers: Some(14), ..WhatIf::default() };
     let more = base.changed(&workers).unwrap();

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn invalid_times_are_refused() {
         let of = |mean, percentiles: &[f64]| {
             Times::measured(&Distribution {
                 count: 1,

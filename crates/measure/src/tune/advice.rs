@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_model_is_slowest_the_smallest_is_best() {
+    fn the_smallest_candidate_is_best_if_the_model_is_the_limit() {
         let tried = [measured(1, 1.5, 8.0, 2.0), measured(2, 3.0, 2.0, 0.1)];
         let all = cases(&needs(Some(1e9)), &tried);
         assert_eq!((all[0].candidate, all[0].limit), (1, Limit::Step));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_noise_cannot_tell_apart_goes_by_ratio_and_writing() {
+    fn candidates_within_the_noise_are_ordered_by_ratio_and_writing() {
         let tried =
             [measured(1, 2.0, 8.1, 0.1), measured(2, 2.1, 8.0, 0.1), measured(3, 2.095, 8.0, 1.0)];
         assert_eq!(cases(&needs(None), &tried)[0].candidate, 2);

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_fits_chunks_stay_as_they_are() {
+    fn chunks_stay_as_they_are_if_everything_fits() {
         let windows = reckon(known(8 * GIB), [9, 9], &rate);
         assert_eq!(windows.choice, 0);
         assert!(windows.layouts.iter().all(|layout| layout.auto == Auto::KeepAll));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_fits_small_chunks_are_chosen() {
+    fn small_chunks_are_chosen_if_nothing_fits() {
         let windows = reckon(known(0), [9, 9], &rate);
         assert!(windows.layouts.iter().all(|layout| layout.auto == Auto::DecodeEach));
         let best = &windows.layouts[windows.choice];

@@ -213,7 +213,7 @@ fn a_benchmark_of_packed_cubes_leaves_nothing_and_makes_a_page() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_anything_is_made() {
+fn options_that_do_not_fit_are_refused_before_files_are_written() {
     let _machine = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path(), Augment::None);

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_to_change_is_named() {
+    fn the_option_to_change_is_named() {
         let plain = asking(|_| {});
         let theirs = asking(|options| {
             options.values.scale = Scale::Factor(4.0);

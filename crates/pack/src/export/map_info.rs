@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn map_info_survives_a_round_trip() {
         let north_up = [634200.25, 30.0, 0.0, 5297190.0, 0.0, -20.0];
         for (crs, unit) in [
             ("EPSG:32632", Unit::Metre),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_headers_cannot_say_is_told() {
+    fn facts_that_headers_cannot_hold_become_notes() {
         let geo = |crs: &str, a| Geo::new(Some(crs.into()), [0.0, a, 0.0, 0.0, 0.0, -2.0]).unwrap();
         assert!(lines(&geo("EPSG:32632", -2.0)).unwrap_err().contains("mirrored"));
         assert!(lines(&geo("EPSG:2154", 2.0)).unwrap_err().contains("EPSG:2154"));

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_longer_is_no_part() {
+    fn parts_that_are_cut_or_longer_are_refused() {
         let bytes = encode("f", 1, &[row(0, 3)]);
         for len in 0..bytes.len() {
             assert!(decode(&bytes[..len]).is_none() || bytes.len() - len < 8, "{len}");

@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_every_sample_has_is_left_out_where_it_is_missing() {
+    fn columns_are_left_out_of_samples_without_a_value() {
         let text = "name,label,group,split,age\na,,,,\nb,1,g,train,3\n";
         let mut table = Table::read(write(text).path(), "name").unwrap();
         let row = Value::Object(table.row("a").unwrap());
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_table_is_told_in_words() {
+    fn errors_of_tables_are_in_words() {
         for (text, told) in [
             ("name,x\na\n", "line 2: the header has 2 columns, but this row has 1"),
             ("Name,x\na,1\n", "it has no column `name`, only \"Name\", \"x\""),

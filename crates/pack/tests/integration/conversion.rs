@@ -190,7 +190,7 @@ fn the_first_cube_that_cannot_be_read_is_named_whatever_the_threads() {
 }
 
 #[test]
-fn what_was_stopped_is_resumed_to_the_same_dataset() {
+fn a_stopped_conversion_is_resumed_to_the_same_dataset() {
     let folder = tempfile::tempdir().unwrap();
     cubes(folder.path(), 9, 2);
     let whole = folder.path().join("whole");

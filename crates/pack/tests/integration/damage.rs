@@ -174,7 +174,7 @@ fn damaged_samples_and_chunks_are_named_and_mended() {
 }
 
 #[test]
-fn a_source_that_changed_is_no_help_and_is_told() {
+fn a_source_that_changed_cannot_repair_and_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let out = dataset(folder.path());
     let cube = folder.path().join("in/cube000.img");

@@ -209,7 +209,7 @@ fn masks_keep_their_ids_in_every_format() {
 }
 
 #[test]
-fn what_exists_stays_unless_forced_and_failures_leave_nothing() {
+fn existing_files_stay_unless_forced_and_failures_leave_none() {
     let folder = tempfile::tempdir().unwrap();
     let dataset = packed(folder.path(), Scale::None, DType::F16);
     let out = tempfile::tempdir().unwrap();

@@ -49,7 +49,7 @@ fn write_listed(out: &Path, file: &str, content: &[u8]) {
 }
 
 #[test]
-fn who_has_the_dataset_open_goes_on_while_its_grid_is_taken_away() {
+fn readers_go_on_while_the_grid_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     cubes(folder.path(), 5, 0);
     locate(folder.path(), 0..3, 634200);

@@ -148,7 +148,7 @@ fn an_index_of_other_stacks_is_done_without() {
 }
 
 #[test]
-fn what_is_added_to_a_dataset_goes_on_its_index() {
+fn appended_samples_are_added_to_the_index() {
     let folder = tempfile::tempdir().unwrap();
     let out = packed(folder.path());
     let first = Dataset::open(&out).unwrap();

@@ -345,7 +345,7 @@ fn a_dataset_that_was_finished_in_the_meantime_is_not_overwritten() {
 }
 
 #[test]
-fn who_is_resumed_by_another_process_stops_and_deletes_nothing() {
+fn a_process_whose_work_another_resumes_stops_and_deletes_nothing() {
     let (bucket, folder) = (bucket("resumed"), tempfile::tempdir().unwrap());
     cubes(folder.path(), 5, 0);
     let (url, begun) = (bucket.url("d"), AtomicBool::new(false));

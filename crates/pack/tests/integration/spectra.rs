@@ -209,7 +209,7 @@ fn rows_have_what_is_known_of_their_samples() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_and_leaves_nothing() {
+fn impossible_requests_are_refused_and_leave_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let ids = [1u8, 1].map(|id| vec![id; 63]);
     let dataset = packed(folder.path(), Scale::None, DType::F16, &ids);

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_name_but_does_not_answer_is_not_waited_for() {
+    fn a_silent_owner_of_the_name_is_not_waited_for() {
         // SAFETY: the call gives a number, and cannot fail.
         let name = format!("hsipack-{}-{:016x}", unsafe { libc::getuid() }, key(4));
         let address = SocketAddr::from_abstract_name(name.as_bytes()).unwrap();

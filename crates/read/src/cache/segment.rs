@@ -221,7 +221,7 @@ mod tests {
         [ChunksOf { count: 3, bytes: 5000 }, ChunksOf { count: 2, bytes: 7 }];
 
     #[test]
-    fn what_one_keeps_the_other_gets() {
+    fn a_chunk_kept_by_one_process_is_read_by_another() {
         let one = Segment::create(5, &ARRAYS).unwrap();
         let other = Segment::join(one.file().try_clone().unwrap(), 5, &ARRAYS).unwrap().unwrap();
         assert!((0..3).all(|chunk| other.get(0, chunk).is_none()));

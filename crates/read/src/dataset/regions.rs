@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_longer_than_its_window_lies_in_it() {
+    fn regions_not_longer_than_their_window_are_inside_it() {
         for (first, last) in (0..6).flat_map(|first| (first..12).map(move |last| (first, last))) {
             for size in 1..9 {
                 let start = start([first, last], size);

@@ -507,7 +507,7 @@ fn no_memory_while_batches_are_kept_is_an_error_and_the_batch_comes_later() {
 }
 
 #[test]
-fn a_loop_that_skips_errors_ends_although_there_is_no_memory_for_kept_batches() {
+fn a_loop_that_skips_errors_ends_without_memory_for_kept_batches() {
     let mut bench = bench(9, &[]);
     let (mut kept, mut calls) = (Vec::new(), 0);
     loop {
@@ -794,7 +794,7 @@ fn a_batch_is_decoded_only_after_the_slot_was_read() {
 }
 
 #[test]
-fn what_the_device_cannot_decode_is_decoded_here_or_is_the_error_of_its_batch() {
+fn chunks_that_the_device_cannot_decode_are_decoded_on_the_host_or_fail_their_batch() {
     COMPRESSED.set(true);
     let mut bench = bench(15, &[]);
     bench.transfer.go_to(1000);

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_batch_takes_no_time() {
+    fn gaps_between_batches_take_no_time() {
         assert_eq!(LoadIntervals::default().next(&LoadTime::default()), None);
     }
 }

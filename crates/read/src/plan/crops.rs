@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pads_is_part_of_the_digest_and_its_absence_changes_nothing() {
+    fn padding_is_part_of_the_digest_only_if_there_is_some() {
         assert_eq!(grid((4, 3), (6, 5), None).parts(), [3, 4, 6, 3, 5]);
         let pads = [Pad::Reflect, Pad::Edge, Pad::Value(0.0), Pad::Value(1.0)];
         let parts = pads.map(|pad| grid((4, 3), (6, 5), Some(pad)).parts());

@@ -105,7 +105,7 @@ fn a_window_as_wide_as_a_tile_but_between_two_is_put_together() {
 }
 
 #[test]
-fn what_does_not_exist_is_named_with_what_does() {
+fn missing_names_are_refused_with_the_existing_ones() {
     let (_folder, _, dataset) = made(&[StackSpec::new(10, 8, 4, 3).masks(&["organ"])]);
     let text = |error: hsipack_read::Error| {
         assert_eq!(error.kind(), ErrorKind::Conflict);

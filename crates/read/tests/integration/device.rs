@@ -485,7 +485,7 @@ fn walk(folder: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn what_cannot_be_had_is_told_at_once() {
+fn unavailable_devices_are_refused_at_once() {
     let (_folder, written) = made();
     let dataset = Dataset::open(&written.path).unwrap();
     let refused = |device: DeviceOptions| {

@@ -157,7 +157,7 @@ fn damaged() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn contradicting_options_are_refused() {
     let (_folder, written) = made(3);
     let dataset = Dataset::open(&written.path).unwrap();
     let cpu = DeviceOptions::new(Device::Cpu);

@@ -270,7 +270,7 @@ fn lost() {
 }
 
 #[test]
-fn what_is_computed_on_a_device_needs_a_library_that_computes_there() {
+fn computing_on_a_device_needs_a_library_that_computes_there() {
     runs_clean("computing", 1, &[("FAKE_CUDA_DEVICES", "2")]);
 }
 

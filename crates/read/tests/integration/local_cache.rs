@@ -112,7 +112,7 @@ fn used(dataset: &Dataset) -> LocalCacheUse {
 }
 
 #[test]
-fn what_was_fetched_once_comes_from_the_disk_in_later_epochs_and_processes() {
+fn fetched_blocks_come_from_the_disk_in_later_epochs_and_processes() {
     let served = Served::new("made", &mixed());
     let files = Dataset::open(served.folder.path().join("served/made")).unwrap();
     let want = epochs(&files, options(3, 2));

@@ -239,7 +239,7 @@ fn a_turned_bit_is_found_and_the_chunk_is_named() {
 }
 
 #[test]
-fn what_is_fetched_again_is_checked_again() {
+fn blocks_that_are_fetched_again_are_checked_again() {
     let folder = made();
     let damages = Arc::new(AtomicBool::new(false));
     let damaging = damages.clone();

@@ -209,7 +209,7 @@ fn ranks_share_the_epoch_of_a_window_that_is_asked_for() {
 }
 
 #[test]
-fn what_is_decoded_ahead_fails_where_it_is_wanted() {
+fn errors_of_decoding_ahead_appear_where_the_batch_is_needed() {
     let (_folder, written) = made();
     let shard = written.path.join("150x20x7/image/c/0/0/0/0");
     let mut bytes = std::fs::read(&shard).unwrap();

@@ -285,7 +285,7 @@ fn patches_that_mean_nothing_are_refused() {
 }
 
 #[test]
-fn what_is_kept_in_memory_is_chosen_by_what_fits() {
+fn the_cache_is_chosen_by_what_fits() {
     let (_folder, written) = made();
     let dataset = Dataset::open(&written.path).unwrap();
     let loader = |bytes: u64| {

@@ -121,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_stored_becomes_the_same_images(
+    fn stored_values_become_equal_images(
         seed: u64, samples in 1..4usize, gaps: bool, per_sample: bool, norm in 0..5usize, physical: bool, nan: bool,
         stored in prop::sample::select(vec![ElementType::F16, ElementType::F32, ElementType::F64]),
         element in prop::sample::select(vec![ElementType::F16, ElementType::BF16, ElementType::F32, ElementType::F64]),
@@ -158,7 +158,7 @@ proptest! {
 
 /// Bits as they are stored, whatever type they have in libtorch.
 #[test]
-fn what_is_stored_becomes_the_same_masks() {
+fn stored_values_become_equal_masks() {
     let libtorch = Libtorch::new(1);
     let engine = TensorEngine(Operations::on(tch::Device::Cpu));
     let all = [

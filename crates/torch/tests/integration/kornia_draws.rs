@@ -180,7 +180,7 @@ fn kornia_draws_the_same_distributions() {
 }
 
 #[test]
-fn what_is_drawn_is_independent_of_what_else_is() {
+fn draws_of_an_augmentation_are_independent_of_others() {
     for (name, options) in pipelines() {
         let columns = ours(&options);
         let gate = &columns["gate"];

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_of_configurations_name_the_key() {
         for (text, reason) in [
             ("codek = 1", "codek is not an option"),
             ("output = \"x\"", "output is not an option"),

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_share_is_of_stays_out() {
+    fn classes_without_a_share_stay_out() {
         let all: Vec<Vec<(u16, u32)>> = vec![vec![(1, 10)]; 10];
         let wanted = BTreeMap::from([(1, vec![20, 30, 50])]);
         let split_of = units(&all).balance(&wanted, 2, 0);

@@ -128,7 +128,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_patches_see_is_what_looking_at_every_pair_finds(
+        fn leaks_equal_those_of_comparing_every_pair(
             columns in 1usize..9, map in prop::collection::vec(prop::sample::select(vec![0, 1, 2, NONE, NONE]), 0..90),
             patch in prop::array::uniform2(1usize..7),
         ) {

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_share_is_refused() {
+    fn invalid_shares_are_refused() {
         for (text, what) in [
             ("", "is not a split with its share"),
             ("train", "is not a split with its share"),

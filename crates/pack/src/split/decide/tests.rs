@@ -72,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_kept_whole_is_of_one_split(maps in maps(), by in by(), seed in any::<u64>()) {
+    fn units_are_not_divided_among_splits(maps in maps(), by in by(), seed in any::<u64>()) {
         let shares: Shares = "a=0.3,b=rest".parse().unwrap();
         let got = decided(&maps, by, &shares, None, seed);
         for ((columns, ids), split_of) in maps.iter().zip(&got) {

@@ -438,7 +438,7 @@ fn dropped_items_are_counted() {
 }
 
 #[test]
-fn what_one_segment_would_drop_the_next_may_use() {
+fn items_that_one_segment_would_drop_are_used_by_the_next() {
     let plan = plan(cubes(10), PlanOptions { last: LastBatch::Drop, ..PlanOptions::new(2) });
     let given = [Segment { batch_size: 4, world_size: 1, batches: 2 }];
     let left = rest(&plan, 0, &given, 1);
