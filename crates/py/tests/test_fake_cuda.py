@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import hsipack
+import numpy as np
 import pytest
 from fake_cuda import FAULTS, FakeCuda, has_kernels
 
@@ -357,3 +361,46 @@ except BufferError:
 del image, call
 """
     assert FakeCuda(tmp_path).assert_clean(LOADER + program + END, dataset) == "fine\n"
+
+
+@pytest.mark.parametrize("kind", ["none", "decoded", "compressed"])
+def test_wide_masks_and_targets_arrive_as_they_are_stored(
+    tmp_path: Path, kind: str, decode: str
+) -> None:
+    """Masks of 40 layers are uint64, whose chunks the device cannot decode."""
+    if (kind, decode) == ("compressed", "host"):
+        pytest.skip("compressed samples need a device that decodes")
+    random = np.random.default_rng(8)
+
+    def cubes() -> Iterator[tuple[str, np.ndarray, dict[str, Any]]]:
+        for number in range(6):
+            image = random.random((12, 10, 5), dtype=np.float32)
+            layers = {f"tissue {layer}": random.random((12, 10)) < 0.3 for layer in range(40)}
+            depth = random.random((12, 10), dtype=np.float32)
+            more = {"masks": {"organs": layers}, "targets": {"depth": depth}}
+            yield f"cube {number}", image, more
+
+    path = tmp_path / "wide.hsipack"
+    hsipack.pack(cubes(), path)
+    program = """
+streams = [driver.stream()]
+shared = {"shuffle": True, "seed": 2, "crop": (7, 6), "num_threads": 2}
+ds = hsipack.open(sys.argv[1]).with_masks(["organs"], layers=False, dtype="uint64")
+kept = {"device_cache": os.environ["KIND"], "device_cache_size": 1 << 24}
+if os.environ["KIND"] == "none":
+    kept = {"device_cache": None}
+device = hsipack.Loader(
+    ds, 2, output="dlpack", device="cuda:0", decode=os.environ["DECODE"], **kept, **shared
+)
+host = hsipack.Loader(ds, 2, output="numpy", **shared)
+for epoch in range(3):
+    for batch, want in zip(device, host, strict=True):
+        image = np.ascontiguousarray(want["image"].transpose(0, 2, 3, 1))
+        assert want["organs"].dtype == np.uint64 and want["depth"].dtype == np.float32
+        for name, wanted in [("image", image), *((name, want[name]) for name in ["organs", "depth"])]:
+            Taken(batch[name], streams[0], wanted).read()
+        del batch
+"""
+    cuda = FakeCuda(tmp_path)
+    told = cuda.assert_clean(LOADER + program + END, str(path), DECODE=decode, KIND=kind)
+    assert told == "fine\n"
