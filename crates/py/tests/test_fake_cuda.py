@@ -397,7 +397,8 @@ for epoch in range(3):
     for batch, want in zip(device, host, strict=True):
         image = np.ascontiguousarray(want["image"].transpose(0, 2, 3, 1))
         assert want["organs"].dtype == np.uint64 and want["depth"].dtype == np.float32
-        for name, wanted in [("image", image), *((name, want[name]) for name in ["organs", "depth"])]:
+        for name in ["image", "organs", "depth"]:
+            wanted = image if name == "image" else want[name]
             Taken(batch[name], streams[0], wanted).read()
         del batch
 """

@@ -50,7 +50,8 @@ def read(hsipack: Hsipack, dataset: Path, folder: Path, *words: object) -> dict[
         (folder / name).unlink(missing_ok=True)
         (folder / name).symlink_to(library())
     env = {"LD_LIBRARY_PATH": str(folder), "FAKE_CUDA_REPORT": str(report)}
-    command = [hsipack.binary, "read", dataset, "--json", "--device", "cuda", *map(str, words)]
+    options = ("read", dataset, "--json", "--device", "cuda", *words)
+    command = [str(word) for word in (hsipack.binary, *options)]
     done = subprocess.run(
         command,
         env=os.environ | env,
@@ -80,8 +81,8 @@ def test_the_device_decodes_or_gathers_what_the_report_says(
     assert plain["bytes"] == epochs * CUBES * cube
     links = [plain["statistics"]["link_bytes"]]
     for kind in ("none", "compressed", "decoded"):
-        words = ("--decode", "device", "--device-cache", kind, "--device-cache-size", "64MB")
-        words = words[:4] if kind == "none" else words
+        size = () if kind == "none" else ("--device-cache-size", "64MB")
+        words = ("--decode", "device", "--device-cache", kind, *size)
         found = read(hsipack, packed, tmp_path, "--epochs", epochs, "--batch-size", 2, *words)
         assert (found["batches"], found["bytes"]) == (plain["batches"], plain["bytes"])
         transfer, statistics = found["transfer"], found["statistics"]
