@@ -23,7 +23,8 @@ impl Shell {
         }
         let command = self.all.find_subcommand(command)?;
         flags(option).into_iter().find_map(|flag| {
-            let argument = command.get_arguments().find(|one| one.get_long() == Some(&flag))?;
+            let argument =
+                command.get_arguments().find(|argument| argument.get_long() == Some(&flag))?;
             // It is better known by its letter.
             Some(match argument.get_short() {
                 Some('o') => "-o".to_owned(),
@@ -60,7 +61,8 @@ impl Surface for Shell {
         if let Some((Some(command), _)) = found.first()
             && found.iter().all(|(other, _)| other == &Some(*command))
         {
-            let typed = found.iter().zip(settings).map(|((_, flag), one)| with_value(flag, one));
+            let typed =
+                found.iter().zip(settings).map(|((_, flag), setting)| with_value(flag, setting));
             return format!("`hsipack {command} {}`", typed.collect::<Vec<_>>().join(" "));
         }
         joined(self, settings, " ")
@@ -155,9 +157,9 @@ mod tests {
                 let Some(flag) = shell("info").option_of(command.get_name(), option) else {
                     continue;
                 };
-                let spelled = |one: &&clap::Arg| {
-                    one.get_long().is_some_and(|long| flag == format!("--{long}"))
-                        || one.get_short().is_some_and(|short| flag == format!("-{short}"))
+                let spelled = |argument: &&clap::Arg| {
+                    argument.get_long().is_some_and(|long| flag == format!("--{long}"))
+                        || argument.get_short().is_some_and(|short| flag == format!("-{short}"))
                 };
                 let argument = command.get_arguments().find(spelled).unwrap();
                 let is_flag = matches!(argument.get_action(), clap::ArgAction::SetTrue);
@@ -219,22 +221,23 @@ mod tests {
         let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
         let code = code.collect::<Vec<_>>().join("\n");
         let mut literals = Vec::new();
-        let mut rest = code.as_str();
-        while let Some(start) = rest.find('"') {
-            let quoted_mark = rest[..start].ends_with('\'') && rest[start + 1..].starts_with('\'');
-            rest = &rest[start + 1..];
+        let mut remaining = code.as_str();
+        while let Some(start) = remaining.find('"') {
+            let quoted_mark =
+                remaining[..start].ends_with('\'') && remaining[start + 1..].starts_with('\'');
+            remaining = &remaining[start + 1..];
             if quoted_mark {
                 continue;
             }
             let mut escaped = false;
-            let end = rest.find(|c: char| {
+            let end = remaining.find(|c: char| {
                 let ends = c == '"' && !escaped;
                 escaped = c == '\\' && !escaped;
                 ends
             });
-            let end = end.unwrap_or(rest.len());
-            literals.push(rest[..end].to_owned());
-            rest = rest.get(end + 1..).unwrap_or_default();
+            let end = end.unwrap_or(remaining.len());
+            literals.push(remaining[..end].to_owned());
+            remaining = remaining.get(end + 1..).unwrap_or_default();
         }
         literals
     }

@@ -254,7 +254,8 @@ fn of_numpy(owner: &Bound<'_, PyAny>, interface: &Bound<'_, PyDict>) -> PyResult
         interface.get_item(name)?.ok_or_else(|| PyTypeError::new_err(format!("no {name}")))
     };
     let typestr_given: String = item("typestr")?.extract()?;
-    let element = ElementType::ALL.into_iter().find(|one| typestr(*one) == Some(&typestr_given));
+    let element =
+        ElementType::ALL.into_iter().find(|element| typestr(*element) == Some(&typestr_given));
     let element = element
         .ok_or_else(|| {
             Error::unsupported(format!("arrays of NumPy type {typestr_given} are not supported"))

@@ -137,8 +137,8 @@ impl Pipeline {
         let here = through.is_some() || images.image.device().or_raise(py)? != Device::Cpu;
         let work = move || {
             let before = memory_of(&images)?;
-            let (augmented, rest) = work(&library, images)?;
-            Ok((apart_from(&before, augmented)?, rest))
+            let (augmented, returned) = work(&library, images)?;
+            Ok((apart_from(&before, augmented)?, returned))
         };
         // On a device, work in the caller's thread, because its stream is used.
         if here { work().or_raise(py) } else { self.patiently(py, work) }
@@ -196,5 +196,5 @@ fn given(augmented: Augmented<Tensor>) -> Given {
 
 /// Partners and shares of mixed samples in the form for Python.
 pub fn pairs(mixed: Vec<Mixed>) -> Vec<(Vec<usize>, Vec<f64>)> {
-    mixed.into_iter().map(|one| (one.partners, one.shares)).collect()
+    mixed.into_iter().map(|mix| (mix.partners, mix.shares)).collect()
 }

@@ -22,8 +22,8 @@ impl<'a> Columns<'a> {
         let texts = vec![b"[".to_vec(); names.len()];
         let mut columns = Self { samples, names, texts };
         let lines_are_read = names.iter().any(|name| !is_indexed(name));
-        for (place, id) in ids.iter().enumerate() {
-            if place > 0 {
+        for (index, id) in ids.iter().enumerate() {
+            if index > 0 {
                 columns.texts.iter_mut().for_each(|text| text.push(b','));
             }
             let sample = match lines_are_read {

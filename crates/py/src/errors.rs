@@ -45,8 +45,8 @@ pub fn raised(py: Python<'_>, error: &Error) -> PyErr {
 
 /// The exception for an argument of the wrong type.
 pub fn wrong_type(py: Python<'_>, what: &str) -> PyErr {
-    let made = || py.import("hsipack._errors")?.getattr("ArgumentTypeError")?.call1((what,));
-    made().map_or_else(|failed| failed, PyErr::from_value)
+    let exception = || py.import("hsipack._errors")?.getattr("ArgumentTypeError")?.call1((what,));
+    exception().map_or_else(|failed| failed, PyErr::from_value)
 }
 
 /// Raises errors of our crates as exceptions.

@@ -145,8 +145,8 @@ fn count(change: i32) {
     let process = std::process::id();
     let changed = |active: u64| {
         // In a forked child, the thread that forked has its calls still on its stack.
-        let known = if (active >> 32) as u32 == process { active as u32 } else { before };
-        Some(u64::from(process) << 32 | u64::from(known.saturating_add_signed(change)))
+        let depth = if (active >> 32) as u32 == process { active as u32 } else { before };
+        Some(u64::from(process) << 32 | u64::from(depth.saturating_add_signed(change)))
     };
     let _ = ACTIVE.fetch_update(Ordering::SeqCst, Ordering::SeqCst, changed);
 }
@@ -189,7 +189,7 @@ fn hang() -> ! {
 fn is_finalizing() -> bool {
     type Asked = unsafe extern "C" fn() -> c_int;
     static ASKED: OnceLock<Option<Asked>> = OnceLock::new();
-    let asked = ASKED.get_or_init(|| {
+    let is_finalizing = ASKED.get_or_init(|| {
         // It has the first name from Python 3.13 on.
         let found = [c"Py_IsFinalizing", c"_Py_IsFinalizing"].into_iter().find_map(|name| {
             // SAFETY: looks up a name among the symbols of the process.
@@ -200,7 +200,10 @@ fn is_finalizing() -> bool {
         found.map(|address| unsafe { std::mem::transmute::<*mut libc::c_void, Asked>(address) })
     });
     // SAFETY: both functions read a number of the process, in any thread and at any time.
-    unsafe { asked.is_some_and(|asked| asked() != 0) || pyo3::ffi::Py_IsInitialized() == 0 }
+    unsafe {
+        is_finalizing.is_some_and(|is_finalizing| is_finalizing() != 0)
+            || pyo3::ffi::Py_IsInitialized() == 0
+    }
 }
 
 /// Stops the thread if Python unwinds its stack. An ordinary panic goes on.

@@ -178,8 +178,8 @@ impl Running {
     /// The next step that is not a wait.
     fn next(&mut self, py: Python<'_>) -> PyResult<Step> {
         loop {
-            let made = lock(&self.source.made).take();
-            let step = match made {
+            let finished = lock(&self.source.made).take();
+            let step = match finished {
                 Some(step) => step,
                 None if self.worker.is_some() && !self.is_ready() => self.wait(py)?,
                 None => {
@@ -460,8 +460,8 @@ impl Loader {
         }
         let (prepared, share) = (self.prepared(), Share { rank, world_size });
         let device = device.map_or(Device::Cpu, Device::Cuda);
-        let place = move || Arc::unwrap_or_clone(prepared).at(share, device);
-        *lock(&self.prepared) = patiently(py, place)?.or_raise(py)?.into();
+        let begin = move || Arc::unwrap_or_clone(prepared).at(share, device);
+        *lock(&self.prepared) = patiently(py, begin)?.or_raise(py)?.into();
         Ok(())
     }
 
@@ -476,10 +476,10 @@ impl Loader {
         if running.is_none() {
             *running = Some(OfProcess::new(self.start(py)?));
         }
-        let Some(own) = running.as_mut().expect("started above").get_mut() else {
+        let Some(iteration) = running.as_mut().expect("started above").get_mut() else {
             return Err(of_another_process()).or_raise(py);
         };
-        let step = own.next(py)?;
+        let step = iteration.next(py)?;
         if self.closed.load(Ordering::Relaxed) {
             // Whoever closed it left the threads to this call.
             let running = running.take();
@@ -554,11 +554,11 @@ impl Loader {
         // Do this before dropping the batch in preparation: if the state does not fit, nothing changes.
         let prepared =
             patiently(py, move || Arc::unwrap_or_clone(prepared).resumed(&state))?.or_raise(py)?;
-        if let Some(own) = running.as_mut() {
-            let Some(own) = own.get_mut() else {
+        if let Some(iteration) = running.as_mut() {
+            let Some(iteration) = iteration.get_mut() else {
                 return Err(of_another_process()).or_raise(py);
             };
-            own.cancel(py)?;
+            iteration.cancel(py)?;
         }
         drop(lock(&self.starting).take());
         self.moved(prepared.state().clone());
@@ -737,8 +737,8 @@ fn numbers<const N: usize>(
 ) -> PyResult<Bound<'_, PyByteArray>> {
     PyByteArray::new_with(py, count * size_of::<[i64; N]>(), |bytes| {
         let places = bytes.as_chunks_mut::<8>().0.as_chunks_mut::<N>().0;
-        for (place, values) in places.iter_mut().zip(values) {
-            *place = values.map(i64::to_ne_bytes);
+        for (number, values) in places.iter_mut().zip(values) {
+            *number = values.map(i64::to_ne_bytes);
         }
         Ok(())
     })
@@ -751,16 +751,19 @@ fn names<'py>(py: Python<'py>, batch: &DeviceBatch<Library>) -> PyResult<Bound<'
         && ids.all(|id| id == first)
     {
         // For Python, repeating a list is much faster than adding the same item again and again.
-        let one = PyList::new(py, [batch.name(0)])?;
-        return Ok(one.as_sequence().repeat(batch.ids().len())?.cast_into()?);
+        let name = PyList::new(py, [batch.name(0)])?;
+        return Ok(name.as_sequence().repeat(batch.ids().len())?.cast_into()?);
     }
-    let mut made: HashMap<usize, Bound<'py, PyString>> = HashMap::new();
+    let mut names_of_samples: HashMap<usize, Bound<'py, PyString>> = HashMap::new();
     let mut last: Option<(usize, Bound<'py, PyString>)> = None;
-    let names = batch.ids().enumerate().map(|(place, id)| {
+    let names = batch.ids().enumerate().map(|(index, id)| {
         if let Some((_, name)) = last.as_ref().filter(|(last, _)| *last == id) {
             return name.clone();
         }
-        let name = made.entry(id).or_insert_with(|| PyString::new(py, batch.name(place))).clone();
+        let name = names_of_samples
+            .entry(id)
+            .or_insert_with(|| PyString::new(py, batch.name(index)))
+            .clone();
         last = Some((id, name.clone()));
         name
     });

@@ -17,26 +17,26 @@ use serde::forward_to_deserialize_any;
 ///
 /// # Errors
 /// If an option has a value of the wrong type, or a value that it does not take. The error names the option.
-pub fn read<T: DeserializeOwned>(given: &Bound<'_, PyDict>) -> PyResult<T> {
+pub fn read<T: DeserializeOwned>(dictionary: &Bound<'_, PyDict>) -> PyResult<T> {
     let mut options = Vec::new();
-    for (name, value) in given.iter() {
+    for (name, value) in dictionary.iter() {
         options.push((name.extract::<String>()?, Value::of(&value)));
     }
     let read = |options: Vec<(String, Value)>| {
         T::deserialize(MapDeserializer::<_, Refusal>::new(options.into_iter()))
     };
     read(options.clone()).or_else(|mut refusal| {
-        let mut wrong = given.as_any().clone();
+        let mut wrong = dictionary.as_any().clone();
         let mut named = "options".to_owned();
         for (name, value) in options {
-            if let Err(own) = read(vec![(name.clone(), value)]) {
-                (refusal, wrong) = (own, given.get_item(&name)?.unwrap_or(wrong));
+            if let Err(refused) = read(vec![(name.clone(), value)]) {
+                (refusal, wrong) = (refused, dictionary.get_item(&name)?.unwrap_or(wrong));
                 named = name;
                 break;
             }
         }
         let kind = if refusal.is_type { "wrong_type" } else { "wrong" };
-        let errors = given.py().import("hsipack._options")?;
+        let errors = dictionary.py().import("hsipack._options")?;
         Err(PyErr::from_value(errors.call_method1(kind, (named, wrong, refusal.remedy))?))
     })
 }
@@ -60,22 +60,22 @@ enum Value {
 }
 
 impl Value {
-    fn of(given: &Bound<'_, PyAny>) -> Self {
-        if given.is_none() {
+    fn of(object: &Bound<'_, PyAny>) -> Self {
+        if object.is_none() {
             return Self::None;
         }
-        if let Ok(bytes) = given.cast::<PyBytes>() {
+        if let Ok(bytes) = object.cast::<PyBytes>() {
             return Self::Bytes(bytes.as_bytes().to_vec());
         }
-        let plain = given.extract().map(Self::Text);
-        let plain = plain.or_else(|_| given.extract().map(Self::Flag));
-        let plain = plain.or_else(|_| given.extract().map(Self::Whole));
-        let plain = plain.or_else(|_| given.extract().map(Self::Large));
-        if let Ok(plain) = plain.or_else(|_: PyErr| given.extract().map(Self::Number)) {
+        let plain = object.extract().map(Self::Text);
+        let plain = plain.or_else(|_| object.extract().map(Self::Flag));
+        let plain = plain.or_else(|_| object.extract().map(Self::Whole));
+        let plain = plain.or_else(|_| object.extract().map(Self::Large));
+        if let Ok(plain) = plain.or_else(|_: PyErr| object.extract().map(Self::Number)) {
             return plain;
         }
-        let Ok(map) = given.cast::<PyDict>() else {
-            let list = given.extract::<Vec<Bound<'_, PyAny>>>();
+        let Ok(map) = object.cast::<PyDict>() else {
+            let list = object.extract::<Vec<Bound<'_, PyAny>>>();
             return list
                 .map_or(Self::Other, |list| Self::List(list.iter().map(Self::of).collect()));
         };

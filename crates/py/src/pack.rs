@@ -63,18 +63,18 @@ pub fn convert(
 ) -> PyResult<String> {
     let options = convert_options(settings, arrays)?;
     let total = Arc::new(AtomicU64::new(0));
-    let known = total.clone();
+    let value_bytes = total.clone();
     let work = move |progress: &Progress| {
         let done = packing::convert(&options, progress, &|plan: &Plan| {
             let bytes = plan.samples.iter().map(PlannedSample::value_bytes).sum();
-            known.store(bytes, Ordering::Relaxed);
+            value_bytes.store(bytes, Ordering::Relaxed);
         });
         if options.arrays.is_empty() {
             return done;
         }
-        let told = |text: &str| with_names(text, &options.arrays);
-        let mut report = done.map_err(|error| error.retold(&told))?;
-        report.notes.iter_mut().for_each(|note| *note = told(note));
+        let renamed = |text: &str| with_names(text, &options.arrays);
+        let mut report = done.map_err(|error| error.retold(&renamed))?;
+        report.notes.iter_mut().for_each(|note| *note = renamed(note));
         Ok(report)
     };
     // If it is stopped, work in progress ends cleanly first, so that the conversion can be resumed at once.
@@ -86,12 +86,13 @@ fn with_names(text: &str, arrays: &[Input]) -> String {
     arrays.iter().fold(text.to_owned(), |text, array| {
         let stem = array.file.with_extension("").display().to_string();
         let mut parts = text.split(stem.as_str());
-        let mut told = parts.next().unwrap_or_default().to_owned();
+        let mut renamed = parts.next().unwrap_or_default().to_owned();
         for part in parts {
-            told.push_str(&array.text());
-            told.push_str(part.trim_start_matches(|c: char| c == '.' || c.is_ascii_alphanumeric()));
+            renamed.push_str(&array.text());
+            renamed
+                .push_str(part.trim_start_matches(|c: char| c == '.' || c.is_ascii_alphanumeric()));
         }
-        told
+        renamed
     })
 }
 

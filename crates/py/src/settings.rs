@@ -33,9 +33,9 @@ pub struct Settings {
 
 impl Settings {
     /// The settings in a dictionary. `None` stands for the default.
-    pub fn of(given: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let chosen = PyDict::new(given.py());
-        for (name, value) in given.iter().filter(|(_, value)| !value.is_none()) {
+    pub fn of(settings: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let chosen = PyDict::new(settings.py());
+        for (name, value) in settings.iter().filter(|(_, value)| !value.is_none()) {
             chosen.set_item(name, value)?;
         }
         options::read(&chosen)

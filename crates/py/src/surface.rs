@@ -115,8 +115,8 @@ fn literal(value: &Value) -> String {
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
-    for (place, digit) in digits.char_indices() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (position, digit) in digits.char_indices() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
             out.push('_');
         }
         out.push(digit);

@@ -44,22 +44,22 @@ impl<T: Send + 'static> Task<T> {
     /// A task, and the function that must be called to run it.
     fn new(work: impl FnOnce() -> T + Send + 'static) -> (Self, impl FnOnce() + Send + 'static) {
         let (result, done, thread) = (Mutex::new(None), Condvar::new(), Mutex::new(None));
-        let place = Arc::new(Place { result, done, thread });
-        let task = Self(place.clone());
+        let outcome = Arc::new(Place { result, done, thread });
+        let task = Self(outcome.clone());
         let run = move || {
             let result = catch_unwind(AssertUnwindSafe(work));
-            *place.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-            place.done.notify_all();
+            *outcome.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            outcome.done.notify_all();
         };
         (task, run)
     }
 
     /// The result, if it comes within `patience`; other Python threads run meanwhile.
     pub fn poll(&self, py: Python<'_>, patience: Duration) -> PyResult<Option<T>> {
-        let place = &self.0;
-        detached(py, || place.is_done(patience));
+        let outcome = &self.0;
+        detached(py, || outcome.is_done(patience));
         // Taken here: a thread that is stopped on its way back, as the process ends, would keep the result for ever.
-        match place.take() {
+        match outcome.take() {
             None => Ok(None),
             Some(Ok(value)) => Ok(Some(value)),
             Some(Err(_)) => {

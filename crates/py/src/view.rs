@@ -49,7 +49,9 @@ impl Viewer {
     }
 
     fn is_running(&self) -> bool {
-        self.server.get().is_some_and(|server| server.as_ref().is_some_and(|one| !one.is_ended()))
+        self.server
+            .get()
+            .is_some_and(|server| server.as_ref().is_some_and(|server| !server.is_ended()))
     }
 
     fn close(&mut self, py: Python<'_>) {

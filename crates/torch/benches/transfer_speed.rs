@@ -148,11 +148,11 @@ fn run(
     mut work: impl FnMut(&DeviceBatch),
 ) -> f64 {
     seconds(|| {
-        let mut given = 0;
-        while given < batches {
+        let mut taken = 0;
+        while taken < batches {
             if let Some(batch) = loader.next_batch() {
                 work(&batch.expect("sound"));
-                given += 1;
+                taken += 1;
             }
         }
         wait(device);
@@ -197,8 +197,8 @@ fn check(loader: &mut DeviceLoader, dataset: &Dataset, batches: usize, device: D
     let mut compared = 0;
     let mut sum = Tensor::zeros([1], (Kind::Int64, device));
     run(loader, batches, device, |batch| {
-        for (place, id) in batch.ids().enumerate() {
-            let image = batch.image.get(place as i64).permute([1, 2, 0]);
+        for (index, id) in batch.ids().enumerate() {
+            let image = batch.image.get(index as i64).permute([1, 2, 0]);
             sum = &sum + image.ne_tensor(&wanted[id]).sum(Kind::Int64);
             compared += 1;
         }

@@ -118,9 +118,9 @@ impl Tensors for Operations {
 
     fn upload(&self, array: &Array) -> Result<Tensor> {
         let kind = kind_of(array.element())?;
-        let there = array.bytes().ok_or_else(|| Error::bug("numbers with gaps"))?;
+        let bytes = array.bytes().ok_or_else(|| Error::bug("numbers with gaps"))?;
         made(|| {
-            let numbers = tch::Tensor::f_from_data_size(there, &lengths(array.shape()), kind)?;
+            let numbers = tch::Tensor::f_from_data_size(bytes, &lengths(array.shape()), kind)?;
             match self.device {
                 Device::Cpu => Ok(numbers),
                 // Use page-locked memory, so that the copy does not block. (`pin_memory` warns about its argument each
@@ -183,25 +183,25 @@ impl Tensors for Operations {
         })
     }
 
-    fn binary(&self, op: Binary, one: &Tensor, other: &Tensor) -> Result<Tensor> {
+    fn binary(&self, op: Binary, tensor: &Tensor, other: &Tensor) -> Result<Tensor> {
         made(|| match op {
-            Binary::Add => one.f_add(other),
-            Binary::BitwiseAnd => one.f_bitwise_and_tensor(other),
-            Binary::Div => one.f_div(other),
-            Binary::Eq => one.f_eq_tensor(other),
-            Binary::FloorDivide => one.f_floor_divide(other),
-            Binary::Fmod => one.f_fmod_tensor(other),
-            Binary::Ge => one.f_ge_tensor(other),
-            Binary::Gt => one.f_gt_tensor(other),
-            Binary::Le => one.f_le_tensor(other),
-            Binary::LogicalAnd => one.f_logical_and(other),
-            Binary::LogicalOr => one.f_logical_or(other),
-            Binary::Lt => one.f_lt_tensor(other),
-            Binary::Maximum => one.f_maximum(other),
-            Binary::Minimum => one.f_minimum(other),
-            Binary::Mul => one.f_mul(other),
-            Binary::Ne => one.f_ne_tensor(other),
-            Binary::Sub => one.f_sub(other),
+            Binary::Add => tensor.f_add(other),
+            Binary::BitwiseAnd => tensor.f_bitwise_and_tensor(other),
+            Binary::Div => tensor.f_div(other),
+            Binary::Eq => tensor.f_eq_tensor(other),
+            Binary::FloorDivide => tensor.f_floor_divide(other),
+            Binary::Fmod => tensor.f_fmod_tensor(other),
+            Binary::Ge => tensor.f_ge_tensor(other),
+            Binary::Gt => tensor.f_gt_tensor(other),
+            Binary::Le => tensor.f_le_tensor(other),
+            Binary::LogicalAnd => tensor.f_logical_and(other),
+            Binary::LogicalOr => tensor.f_logical_or(other),
+            Binary::Lt => tensor.f_lt_tensor(other),
+            Binary::Maximum => tensor.f_maximum(other),
+            Binary::Minimum => tensor.f_minimum(other),
+            Binary::Mul => tensor.f_mul(other),
+            Binary::Ne => tensor.f_ne_tensor(other),
+            Binary::Sub => tensor.f_sub(other),
         })
     }
 
@@ -296,8 +296,8 @@ impl Tensors for Operations {
         })
     }
 
-    fn matmul(&self, one: &Tensor, other: &Tensor) -> Result<Tensor> {
-        made(|| one.f_matmul(other))
+    fn matmul(&self, tensor: &Tensor, other: &Tensor) -> Result<Tensor> {
+        made(|| tensor.f_matmul(other))
     }
 
     fn copy_(&self, into: &Tensor, from: &Tensor) -> Result<()> {
@@ -308,12 +308,12 @@ impl Tensors for Operations {
         run(|| into.shallow_clone().f_index_copy_(0, index, from).map(drop))
     }
 
-    fn binary_out(&self, op: Binary, into: &Tensor, one: &Tensor, other: &Tensor) -> Result<()> {
+    fn binary_out(&self, op: Binary, into: &Tensor, tensor: &Tensor, other: &Tensor) -> Result<()> {
         run(|| match op {
-            Binary::Add => one.f_add_out(into, other),
-            Binary::Sub => one.f_sub_out(into, other),
-            Binary::Mul => one.f_mul_out(into, other),
-            Binary::Div => one.f_divide_out(into, other),
+            Binary::Add => tensor.f_add_out(into, other),
+            Binary::Sub => tensor.f_sub_out(into, other),
+            Binary::Mul => tensor.f_mul_out(into, other),
+            Binary::Div => tensor.f_divide_out(into, other),
             other => Err(TchError::Torch(format!("{other:?} is not done with out="))),
         })
         .map(drop)

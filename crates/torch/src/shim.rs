@@ -92,7 +92,7 @@ pub(crate) fn from_dlpack(shared: DlPack) -> Result<Tensor> {
     // SAFETY: we own the managed tensor; if the call succeeds, libtorch owns it and frees it later.
     match checked(|error| unsafe { hsipack_from_dlpack(managed.as_ptr(), error) }) {
         // SAFETY: the shim made the tensor with `new` for us alone.
-        Ok(made) => Ok(unsafe { Tensor::from_ptr(made) }),
+        Ok(tensor) => Ok(unsafe { Tensor::from_ptr(tensor) }),
         Err(error) => {
             // SAFETY: libtorch did not take ownership, so it is still ours alone.
             drop(unsafe { DlPack::from_raw(managed) });

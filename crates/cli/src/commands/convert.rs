@@ -215,7 +215,7 @@ pub fn print(report: &Report) {
         say!("  {bits} mantissa bits kept");
     }
     if let Some(worst) = &report.worst {
-        let place = |band: usize, nm: Option<f64>, file: &str| {
+        let location = |band: usize, nm: Option<f64>, file: &str| {
             let nm = nm.map(|nm| format!(" ({} nm)", output::number(nm))).unwrap_or_default();
             format!("in band {band}{nm} of {file}")
         };
@@ -223,12 +223,12 @@ pub fn print(report: &Report) {
             "  worst {}error: {:.2e} relative, {}",
             if report.keep_bits.is_some() { "" } else { "fp16 " },
             worst.relative,
-            place(worst.band, worst.wavelength, &worst.file)
+            location(worst.band, worst.wavelength, &worst.file)
         );
         say!(
             "    and {:.2e} absolute, {}",
             worst.absolute,
-            place(worst.absolute_band, worst.absolute_wavelength, &worst.absolute_file)
+            location(worst.absolute_band, worst.absolute_wavelength, &worst.absolute_file)
         );
     }
     if report.nan + report.inf > 0 {

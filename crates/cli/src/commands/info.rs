@@ -177,19 +177,22 @@ fn scaling_text(scaling: &ScalingReport) -> String {
     text
 }
 
-fn wavelengths(known: Option<&Wavelengths>) -> String {
-    let Some(known) = known else { return "unknown".to_owned() };
-    let order =
-        if known.order == "ascending" { String::new() } else { format!(", {}", known.order) };
-    let fwhm = known.fwhm_nm.map_or(String::new(), |[least, most]| {
+fn wavelengths(wavelengths: Option<&Wavelengths>) -> String {
+    let Some(wavelengths) = wavelengths else { return "unknown".to_owned() };
+    let order = if wavelengths.order == "ascending" {
+        String::new()
+    } else {
+        format!(", {}", wavelengths.order)
+    };
+    let fwhm = wavelengths.fwhm_nm.map_or(String::new(), |[least, most]| {
         if output::number(least) == output::number(most) {
             format!(", fwhm {} nm", output::number(least))
         } else {
             format!(", fwhm {}-{} nm", output::number(least), output::number(most))
         }
     });
-    let (least, most) = (output::number(known.min_nm), output::number(known.max_nm));
-    format!("{least}-{most} nm ({}{order}){fwhm}", output::count(known.count, "band"))
+    let (least, most) = (output::number(wavelengths.min_nm), output::number(wavelengths.max_nm));
+    format!("{least}-{most} nm ({}{order}){fwhm}", output::count(wavelengths.count, "band"))
 }
 
 /// A reference system and the size of pixels in it.
@@ -327,10 +330,10 @@ fn counts_text(counts: &BTreeMap<String, usize>) -> String {
     const SHOWN: usize = 8;
     let mut sorted: Vec<(&String, &usize)> = counts.iter().collect();
     sorted.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), *name));
-    let one = |(name, count): &(&String, &usize)| {
+    let label = |(name, count): &(&String, &usize)| {
         format!("{} {count}", if name.is_empty() { "(none)" } else { name })
     };
-    let shown: Vec<String> = sorted.iter().take(SHOWN).map(one).collect();
+    let shown: Vec<String> = sorted.iter().take(SHOWN).map(label).collect();
     let more = if sorted.len() > SHOWN {
         format!(", … ({} in all)", sorted.len())
     } else {
@@ -421,9 +424,9 @@ fn mask_text(mask: &MaskReport) -> String {
         },
         _ => String::new(),
     };
-    let made = mask.made_by.as_ref().map(|by| format!(", made by {by}")).unwrap_or_default();
+    let made_by = mask.made_by.as_ref().map(|by| format!(", made by {by}")).unwrap_or_default();
     let stored = output::bytes(mask.stored_bytes);
-    format!("{} ({}, {stored}){meaning}{made}", mask.name, mask.dtype)
+    format!("{} ({}, {stored}){meaning}{made_by}", mask.name, mask.dtype)
 }
 
 fn target_text(target: &TargetReport) -> String {

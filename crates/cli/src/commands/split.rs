@@ -97,12 +97,12 @@ fn print(report: &Report) {
     table(report).iter().for_each(|line| say!("  {line}"));
     let [rows, columns] = report.patch;
     let first = &report.splits[0].name;
-    for seen in report.seen.iter().filter(|seen| seen.pixels > 0) {
+    for leak in report.seen.iter().filter(|leak| leak.pixels > 0) {
         say!(
             "  {first} patches of {rows}x{columns} see {} of the {split} pixels, and overlap {} of the {split} patches",
-            percent(seen.inside_share),
-            percent(seen.overlapping_share),
-            split = seen.split
+            percent(leak.inside_share),
+            percent(leak.overlapping_share),
+            split = leak.split
         );
     }
     if let Some([rows, columns]) = report.buffer {
@@ -112,7 +112,7 @@ fn print(report: &Report) {
             report.buffered
         );
     }
-    if report.seen.iter().any(|seen| seen.inside > 0) {
+    if report.seen.iter().any(|leak| leak.inside > 0) {
         say!(
             "  note: accuracies on pixels that training patches contain are too high; {}",
             match report.by {
@@ -134,17 +134,17 @@ fn table(report: &Report) -> Vec<String> {
     };
     let mut columns = vec![column("pixels", &|class| class.pixels)];
     let splits = report.splits.iter().enumerate();
-    columns.extend(splits.map(|(place, split)| column(&split.name, &|class| class.splits[place])));
+    columns.extend(splits.map(|(index, split)| column(&split.name, &|class| class.splits[index])));
     let more = [column("buffer", &|class| class.buffered), column("unused", &|class| class.unused)];
     columns.extend(more.into_iter().filter(|(_, pixels)| pixels.iter().any(|count| *count > 0)));
     let line = |first: String, of: &dyn Fn(&Column) -> String| -> Vec<String> {
         std::iter::once(first).chain(columns.iter().map(of)).collect()
     };
     let mut lines = vec![line("class".to_owned(), &|(head, _)| head.clone())];
-    for (place, class) in report.classes.iter().enumerate() {
+    for (index, class) in report.classes.iter().enumerate() {
         let name = class.name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
         let first = format!("{}{name}", class.id);
-        lines.push(line(first, &|(_, pixels)| pixels[place].to_string()));
+        lines.push(line(first, &|(_, pixels)| pixels[index].to_string()));
     }
     lines.push(line("all".to_owned(), &|(_, pixels)| pixels.iter().sum::<u64>().to_string()));
     let shares = report.splits.iter().map(|split| percent(split.share));

@@ -164,8 +164,8 @@ fn print(report: &Report) {
 }
 
 /// `1.2 MB`, for chunk sizes that are powers of two.
-fn chunk(one: &Measured) -> String {
-    let bytes = one.candidate.chunk_bytes;
+fn chunk(measured: &Measured) -> String {
+    let bytes = measured.candidate.chunk_bytes;
     if bytes >= 1 << 20 { format!("{} MiB", bytes >> 20) } else { format!("{} KiB", bytes >> 10) }
 }
 
@@ -179,31 +179,32 @@ fn print_codecs(report: &Report) {
         "write GB/s",
         report.threads.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
     );
-    let mut front: Vec<&Measured> = report.candidates.iter().filter(|one| one.front).collect();
+    let mut front: Vec<&Measured> =
+        report.candidates.iter().filter(|measured| measured.front).collect();
     front.sort_by(|a, b| b.decode_at_most().total_cmp(&a.decode_at_most()));
-    for one in front {
+    for measured in front {
         say!(
             "  {:<18}{:>8}{:>8.2}{:>12.2}   {}",
-            one.name,
-            chunk(one),
-            one.ratio,
-            one.write.gb_per_s,
-            rates(&one.decode)
+            measured.name,
+            chunk(measured),
+            measured.ratio,
+            measured.write.gb_per_s,
+            rates(&measured.decode)
         );
     }
     say!("  {:<46}   {}", "memcpy", rates(&report.copy));
-    let left = report.candidates.iter().filter(|one| !one.front).count();
-    if left > 0 {
-        let are = if left == 1 { "other is" } else { "others are" };
-        say!("  {left} {are} worse in ratio, decoding and writing than one of these (see --json)");
+    let worse = report.candidates.iter().filter(|measured| !measured.front).count();
+    if worse > 0 {
+        let are = if worse == 1 { "other is" } else { "others are" };
+        say!("  {worse} {are} worse in ratio, decoding and writing than one of these (see --json)");
     }
 }
 
 fn rates(rates: &[tune::Rate]) -> String {
-    let one = |rate: &tune::Rate| {
+    let text = |rate: &tune::Rate| {
         format!("{:.2} ({:.2}-{:.2})", rate.gb_per_s, rate.least, rate.greatest)
     };
-    rates.iter().map(one).collect::<Vec<_>>().join("  ")
+    rates.iter().map(text).collect::<Vec<_>>().join("  ")
 }
 
 fn print_cases(report: &Report) {
@@ -217,15 +218,15 @@ fn print_cases(report: &Report) {
         "s/epoch"
     );
     let line = |case: &Case| {
-        let one = &report.candidates[case.candidate];
+        let candidate = &report.candidates[case.candidate];
         let disk = case.disk_rate.map_or_else(
             || "unlimited".to_owned(),
             |rate| format!("{}/s", output::bytes(rate as u64)),
         );
         say!(
             "  {disk:<12}{:<18}{:>8}{:>10.2}{:>10.1}{:>10.2}  {}",
-            one.name,
-            chunk(one),
+            candidate.name,
+            chunk(candidate),
             case.bytes_per_s / 1e9,
             case.cubes_per_s,
             case.epoch_s,
@@ -275,14 +276,14 @@ fn print_precision(report: &Report) {
         let bar = "#".repeat((40.0 * bits / most).round() as usize);
         say!("  {:>12}   {bits:.4}  {:>6.2} %  {bar}", at + 1, 100.0 * precision.shares[at]);
     }
-    let line = |one: &&Variant| say!("  {}", precision.sentence(one));
+    let line = |variant: &&Variant| say!("  {}", precision.sentence(variant));
     match precision.gain() {
         None => say!("  {}", precision.all_needed()),
         Some(gain) => {
-            let more = precision.variants.iter().find(|one| {
-                one.codec == gain.codec
-                    && one.keep_bits == precision.keep_99_9
-                    && (gain.keep_bits + 1..10).contains(&one.keep_bits)
+            let more = precision.variants.iter().find(|variant| {
+                variant.codec == gain.codec
+                    && variant.keep_bits == precision.keep_99_9
+                    && (gain.keep_bits + 1..10).contains(&variant.keep_bits)
             });
             line(&gain);
             more.iter().for_each(line);

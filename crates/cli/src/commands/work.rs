@@ -65,12 +65,12 @@ fn print(report: &WorkReport) {
         say!("{} is complete; there was nothing left to do", report.output);
         return;
     }
-    let there = match report.shards - report.written {
+    let earlier = match report.shards - report.written {
         0 => String::new(),
-        there => format!(", {there} were there"),
+        earlier => format!(", {earlier} were there"),
     };
     say!(
-        "{}: part {}, {} written in {:.1} s{there}",
+        "{}: part {}, {} written in {:.1} s{earlier}",
         report.output,
         report.part,
         output::count(report.written, "shard"),
@@ -78,7 +78,7 @@ fn print(report: &WorkReport) {
     );
     match report.left {
         0 => say!("  every shard has its receipt; next: hsipack commit"),
-        left => say!("  {} of other parts left", output::count(left, "shard")),
+        remaining => say!("  {} of other parts left", output::count(remaining, "shard")),
     }
 }
 

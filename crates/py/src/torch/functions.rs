@@ -127,17 +127,17 @@ impl Torch {
 
     /// Torch's name of an element type.
     pub fn dtype(&self, element: ElementType) -> &Py<PyAny> {
-        let place = ElementType::ALL.iter().position(|one| *one == element);
-        &self.dtypes[place.expect("all are there")]
+        let index = ElementType::ALL.iter().position(|known_type| *known_type == element);
+        &self.dtypes[index.expect("all are there")]
     }
 
     /// A tensor's element type.
     pub fn element_of(&self, tensor: &Bound<'_, PyAny>) -> PyResult<ElementType> {
         let py = tensor.py();
         let dtype = tensor.getattr(intern!(py, "dtype"))?;
-        let place = self.dtypes.iter().position(|one| one.is(&dtype));
-        place
-            .map(|place| ElementType::ALL[place])
+        let index = self.dtypes.iter().position(|known_type| known_type.is(&dtype));
+        index
+            .map(|index| ElementType::ALL[index])
             .ok_or_else(|| {
                 Error::unsupported(format!("tensors of {dtype} are not supported"))
                     .with_remedy("convert it: mask.int(), image.float()")
@@ -152,11 +152,11 @@ impl Torch {
 
     /// Torch's name of a device.
     pub fn device_of(&self, py: Python<'_>, device: Device) -> PyResult<Py<PyAny>> {
-        let made = match device {
+        let device = match device {
             Device::Cpu => self.functions.device.bind(py).call1(("cpu",)),
             Device::Cuda(number) => self.functions.device.bind(py).call1(("cuda", number)),
         };
-        made.map(Bound::unbind)
+        device.map(Bound::unbind)
     }
 
     /// A tensor over the memory in a capsule.

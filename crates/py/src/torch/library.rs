@@ -120,8 +120,8 @@ impl hsipack_augment::Library for Library {
             Device::Cpu => Ok(Tensor::Ours(Engine::labels(&self.host, &stored, recipe)?)),
             device => {
                 let stored = stored.reinterpreted(stored.element().signed());
-                let made = self.by(device, |engine| engine.labels(&Tensor::Ours(stored), recipe));
-                made.map_err(|error| match error.kind() {
+                let labels = self.by(device, |engine| engine.labels(&Tensor::Ours(stored), recipe));
+                labels.map_err(|error| match error.kind() {
                     ErrorKind::Unsupported => error.or_remedy(format!(
                         "for masks as they are stored, read ds.with_masks(layers=False, dtype=\"{}\")",
                         recipe.stored

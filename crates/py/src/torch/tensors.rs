@@ -262,9 +262,9 @@ impl Tensors for PyTorch {
         made(|py, torch| torch.functions.unary(op).bind(py).call1((tensor.torch(py, torch)?,)))
     }
 
-    fn binary(&self, op: Binary, one: &Tensor, other: &Tensor) -> Result<Tensor> {
+    fn binary(&self, op: Binary, tensor: &Tensor, other: &Tensor) -> Result<Tensor> {
         made(|py, torch| {
-            let arguments = (one.torch(py, torch)?, other.torch(py, torch)?);
+            let arguments = (tensor.torch(py, torch)?, other.torch(py, torch)?);
             torch.functions.binary(op).bind(py).call1(arguments)
         })
     }
@@ -359,9 +359,9 @@ impl Tensors for PyTorch {
         })
     }
 
-    fn matmul(&self, one: &Tensor, other: &Tensor) -> Result<Tensor> {
+    fn matmul(&self, tensor: &Tensor, other: &Tensor) -> Result<Tensor> {
         made(|py, torch| {
-            let arguments = (one.torch(py, torch)?, other.torch(py, torch)?);
+            let arguments = (tensor.torch(py, torch)?, other.torch(py, torch)?);
             torch.functions.matmul.bind(py).call1(arguments)
         })
     }
@@ -381,11 +381,11 @@ impl Tensors for PyTorch {
         })
     }
 
-    fn binary_out(&self, op: Binary, into: &Tensor, one: &Tensor, other: &Tensor) -> Result<()> {
+    fn binary_out(&self, op: Binary, into: &Tensor, tensor: &Tensor, other: &Tensor) -> Result<()> {
         with(|py, torch| {
             let out = PyDict::new(py);
             out.set_item(intern!(py, "out"), into.torch(py, torch)?)?;
-            let arguments = (one.torch(py, torch)?, other.torch(py, torch)?);
+            let arguments = (tensor.torch(py, torch)?, other.torch(py, torch)?);
             torch.functions.binary(op).bind(py).call(arguments, Some(&out)).map(drop)
         })
     }

@@ -91,8 +91,8 @@ impl Torch {
         let cuda = torch.getattr("version")?.getattr("cuda")?;
         let hip = torch.getattr("version")?.getattr("hip")?;
         Ok(Some(if count > 0 {
-            let seen = if count == 1 { "1 GPU".to_owned() } else { format!("{count} GPUs") };
-            Error::unsupported(format!("there is no cuda:{number}: torch sees {seen}"))
+            let gpus = if count == 1 { "1 GPU".to_owned() } else { format!("{count} GPUs") };
+            Error::unsupported(format!("there is no cuda:{number}: torch sees {gpus}"))
                 .with_remedy(remedy!["pass ", Opt::Device.to("cuda:0")])
         } else if cuda.is_none() && hip.is_none() {
             Error::unsupported(format!("torch {version} was built without CUDA")).with_remedy(

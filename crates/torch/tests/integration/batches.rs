@@ -39,9 +39,9 @@ fn values(array: &Array) -> Vec<f64> {
 
 /// The values of a tensor, in the order of memory.
 fn held(tensor: &Tensor) -> Vec<f64> {
-    let there = tensor.to_device(tch::Device::Cpu).to_kind(tch::Kind::Double);
-    let there = if there.dim() == 4 { there.permute([0, 2, 3, 1]) } else { there };
-    Vec::try_from(there.contiguous().view([-1])).unwrap()
+    let on_cpu = tensor.to_device(tch::Device::Cpu).to_kind(tch::Kind::Double);
+    let on_cpu = if on_cpu.dim() == 4 { on_cpu.permute([0, 2, 3, 1]) } else { on_cpu };
+    Vec::try_from(on_cpu.contiguous().view([-1])).unwrap()
 }
 
 /// The greatest difference, as a share of the greatest number, or of 1 if all are smaller. It is infinite if only one of

@@ -23,9 +23,9 @@ const RANDOM: [&str; 2] = ["gaussian_noise", "elastic"];
 /// Random numbers in [-1, 2) with whole sixteenths, some of them NaN, times `scale`.
 fn scaled(samples: usize, seed: u64, gaps: bool, element: ElementType, scale: f64) -> Array {
     let numbers: Vec<f64> = (0..samples * ROWS * COLUMNS * BANDS)
-        .map(|place| {
+        .map(|index| {
             let number =
-                (place as u64).wrapping_add(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+                (index as u64).wrapping_add(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
             if gaps && number.is_multiple_of(97) {
                 f64::NAN
             } else {
@@ -42,19 +42,19 @@ fn image(samples: usize, seed: u64, gaps: bool, element: ElementType) -> Array {
 
 fn labels(samples: usize, seed: u64, element: ElementType) -> Array {
     let labels: Vec<i64> = (0..samples * ROWS * COLUMNS)
-        .map(|place| ((place / 5) as u64 * 13 + seed) as i64 % 7 % 4)
+        .map(|index| ((index / 5) as u64 * 13 + seed) as i64 % 7 % 4)
         .collect();
     Array::of_integers(&labels, &[samples, ROWS, COLUMNS], element).unwrap()
 }
 
 /// How far values may be apart after `steps` augmentations, each of which may round.
 fn tolerance(element: ElementType, steps: usize) -> f64 {
-    let one = match element {
+    let rounding = match element {
         ElementType::F16 => 2e-3,
         ElementType::BF16 => 2e-2,
         _ => 2e-5,
     };
-    one * steps as f64
+    rounding * steps as f64
 }
 
 /// The number of values that are too far apart. Values next to gaps are compared only if nothing is interpolated.
@@ -175,10 +175,10 @@ fn stored_values_become_equal_masks() {
         let most = (1i64 << bits) - 1;
         let ids = [0, 1, most / 3, most, most / 2 + 1, 1];
         let array = Array::of_integers(&ids, &[1, 2, 3, 1], stored).unwrap();
-        let seen = libtorch.tensor(array.reinterpreted(stored.signed())).unwrap();
+        let tensor = libtorch.tensor(array.reinterpreted(stored.signed())).unwrap();
         let same = |recipe: &LabelConversion| {
             let want = Host::new(1).labels(&array, recipe).unwrap();
-            let have = libtorch.array(&engine.labels(&seen, recipe).unwrap()).unwrap();
+            let have = libtorch.array(&engine.labels(&tensor, recipe).unwrap()).unwrap();
             assert_eq!((have.shape(), have.element()), (want.shape(), want.element()));
             assert_eq!(numbers(&have), numbers(&want), "{recipe:?}");
         };
@@ -196,21 +196,21 @@ fn the_same_pixels_are_valid() {
     let libtorch = Libtorch::new(1);
     let engine = TensorEngine(Operations::on(tch::Device::Cpu));
     let values: Vec<f64> = (0..3 * 4 * 5 * 6)
-        .map(|place| match place % 17 {
+        .map(|index| match index % 17 {
             3 => f64::NAN,
             11 => f64::INFINITY,
-            _ => f64::from(place),
+            _ => f64::from(index),
         })
         .collect();
     let bands =
         |first: usize| (0..6).map(|band| !(band + first).is_multiple_of(3)).collect::<Vec<bool>>();
     for element in [ElementType::F16, ElementType::F32] {
         let stored = Array::of_numbers(&values, &[3, 4, 5, 6], element).unwrap();
-        let seen = libtorch.tensor(stored.clone()).unwrap();
+        let tensor = libtorch.tensor(stored.clone()).unwrap();
         for lists in [vec![], vec![bands(0)], vec![bands(0), bands(1), bands(2)]] {
             let recipe = Validity { bands: lists };
             let want = Host::new(1).valid(&stored, &recipe).unwrap();
-            let have = libtorch.array(&engine.valid(&seen, &recipe).unwrap()).unwrap();
+            let have = libtorch.array(&engine.valid(&tensor, &recipe).unwrap()).unwrap();
             assert_eq!((have.shape(), have.element()), (want.shape(), want.element()));
             assert_eq!(numbers(&have), numbers(&want), "{recipe:?}");
         }

@@ -94,16 +94,16 @@ fn on_a_gpu_augmentations_give_what_they_give_on_the_cpu() {
         let image = Tensor::rand([5, 36, 48, bands], (Kind::Double, Device::Cpu));
         let mask = Tensor::randint(4, [5, 36, 48], (Kind::Uint8, Device::Cpu));
         for op in EACH.iter().chain(&DRAWN) {
-            let given = image.to_kind(Kind::Half);
-            let (wanted, labels) = on(Device::Cpu, true, op, Kind::Double, (&given, &mask));
+            let half_image = image.to_kind(Kind::Half);
+            let (wanted, labels) = on(Device::Cpu, true, op, Kind::Double, (&half_image, &mask));
             let largest = wanted.abs().max().double_value(&[]).max(1.0);
             let ways = if DRAWN.contains(op) { &[true][..] } else { &[true, false] };
             for &with_kernels in ways {
                 for (kind, tolerance) in
                     [(Kind::Float, 3e-5), (Kind::Half, 1.5e-3), (Kind::BFloat16, 1.2e-2)]
                 {
-                    let given = (&given, &mask);
-                    let (have, have_labels) = on(Device::Cuda(0), with_kernels, op, kind, given);
+                    let batch = (&half_image, &mask);
+                    let (have, have_labels) = on(Device::Cuda(0), with_kernels, op, kind, batch);
                     let off = (&have - &wanted).abs().max().double_value(&[]);
                     let moved = have_labels.ne_tensor(&labels).sum(Kind::Int64).int64_value(&[]);
                     let by = if with_kernels { "kernels" } else { "operations" };

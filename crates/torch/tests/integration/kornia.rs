@@ -95,14 +95,14 @@ pub fn kornia_is_there() -> bool {
                    names = 'kornia', 'torch', 'safetensors'\n\
                    sys.exit(not all(map(found.find_spec, names)))";
     let looked = Command::new(python()).args(["-c", program]).output();
-    let there = looked.as_ref().is_ok_and(|output| output.status.success());
-    if !there {
+    let is_installed = looked.as_ref().is_ok_and(|output| output.status.success());
+    if !is_installed {
         skipped(format_args!(
             "no Kornia 0.9.0, torch and safetensors in {} (or name another in HSIPACK_PYTHON)",
             python().display()
         ));
     }
-    there
+    is_installed
 }
 
 /// Runs one of the scripts that belong to these tests.
@@ -384,9 +384,9 @@ fn case(group: &str, number: u64) -> Case {
         _ => [Kind::Uint8, dice.one_of(&[Kind::Int, Kind::Bool])],
     };
     let masks = (0..2)
-        .map(|place: usize| Mask {
-            name: format!("mask{place}"),
-            labels: random_mask(frame, samples, kinds[place], &mut dice).into(),
+        .map(|index: usize| Mask {
+            name: format!("mask{index}"),
+            labels: random_mask(frame, samples, kinds[index], &mut dice).into(),
         })
         .collect();
     let law = law_of(group);
@@ -663,8 +663,8 @@ fn compare(case: &Case, results: &BTreeMap<String, Tensor>, errors: &mut Errors)
             }
         }
         unmoved(case, variant, source, &image, errors);
-        for (place, mask) in masks.iter().enumerate() {
-            let theirs = results[&format!("mask{place}")].to_kind(mask.labels.kind());
+        for (index, mask) in masks.iter().enumerate() {
+            let theirs = results[&format!("mask{index}")].to_kind(mask.labels.kind());
             let ours = mask.labels.unsqueeze(1);
             if ours.size() != theirs.size() {
                 errors.fail(
@@ -686,7 +686,7 @@ fn compare(case: &Case, results: &BTreeMap<String, Tensor>, errors: &mut Errors)
             };
             if wrong > 0 {
                 errors
-                    .fail(case, &format!("{variant:?}: {wrong} labels of mask {place} are others"));
+                    .fail(case, &format!("{variant:?}: {wrong} labels of mask {index} are others"));
             }
         }
     }
@@ -734,11 +734,11 @@ type Group = (&'static str, Vec<Case>);
 
 /// Processes each item with two threads, in any order.
 fn by_two<T: Send, U: Send>(items: Vec<T>, done: impl Fn(T) -> U + Sync) -> Vec<U> {
-    let left = Mutex::new(items.into_iter());
+    let queue = Mutex::new(items.into_iter());
     let all = Mutex::new(Vec::new());
     let work = || {
         loop {
-            let next = left.lock().unwrap().next();
+            let next = queue.lock().unwrap().next();
             let Some(item) = next else { return };
             let item = done(item);
             all.lock().unwrap().push(item);

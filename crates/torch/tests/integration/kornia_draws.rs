@@ -69,7 +69,7 @@ fn ours(options: &Value) -> Columns {
     let mut columns = Columns::new();
     for batch in 0..NUMBERS / BATCH {
         let keys: Vec<SampleKey> = (0..BATCH)
-            .map(|place| SampleKey { sample: (batch * BATCH + place) as usize, repeat: 0 })
+            .map(|index| SampleKey { sample: (batch * BATCH + index) as usize, repeat: 0 })
             .collect();
         let parameters = pipeline.draw(frame, 3, &keys).unwrap();
         for drawn in &parameters.steps[0].drawn {
@@ -100,23 +100,23 @@ fn flatten(value: &Value, into: &mut Vec<f64>) {
 }
 
 /// The Kolmogorov-Smirnov distance between the distributions of two samples.
-fn distance(one: &[f64], other: &[f64]) -> f64 {
+fn distance(ours: &[f64], other: &[f64]) -> f64 {
     let sorted = |values: &[f64]| {
         let mut values = values.to_vec();
         values.sort_by(f64::total_cmp);
         values
     };
-    let (one, other) = (sorted(one), sorted(other));
+    let (ours, other) = (sorted(ours), sorted(other));
     // Kornia draws in float32: values that float32 cannot tell apart are the same.
     let above = |value: f64| value + value.abs() * f64::from(f32::EPSILON);
     let mut greatest = 0.0f64;
-    for values in [&one, &other] {
+    for values in [&ours, &other] {
         // How many values of each are not greater. Values increase, so these counts do, too.
         let (mut a, mut b) = (0, 0);
         for at in values.iter().map(|value| above(*value)) {
-            a += one[a..].iter().take_while(|value| **value <= at).count();
+            a += ours[a..].iter().take_while(|value| **value <= at).count();
             b += other[b..].iter().take_while(|value| **value <= at).count();
-            let parts = (a as f64 / one.len() as f64, b as f64 / other.len() as f64);
+            let parts = (a as f64 / ours.len() as f64, b as f64 / other.len() as f64);
             greatest = greatest.max((parts.0 - parts.1).abs());
         }
     }
@@ -124,19 +124,19 @@ fn distance(one: &[f64], other: &[f64]) -> f64 {
 }
 
 /// The limit that the distance exceeds once in 10,000 times if the distributions are equal.
-fn limit(one: usize, other: usize) -> f64 {
-    let (one, other) = (one as f64, other as f64);
-    (-(1e-4f64 / 2.0).ln() / 2.0).sqrt() * ((one + other) / (one * other)).sqrt()
+fn limit(first: usize, other: usize) -> f64 {
+    let (first, other) = (first as f64, other as f64);
+    (-(1e-4f64 / 2.0).ln() / 2.0).sqrt() * ((first + other) / (first * other)).sqrt()
 }
 
-fn correlation(one: &[f64], other: &[f64]) -> f64 {
-    let count = one.len() as f64;
+fn correlation(ours: &[f64], other: &[f64]) -> f64 {
+    let count = ours.len() as f64;
     let mean = |values: &[f64]| values.iter().sum::<f64>() / count;
-    let (a, b) = (mean(one), mean(other));
+    let (a, b) = (mean(ours), mean(other));
     let product = |x: &[f64], mx: f64, y: &[f64], my: f64| {
         x.iter().zip(y).map(|(x, y)| (x - mx) * (y - my)).sum::<f64>()
     };
-    product(one, a, other, b) / (product(one, a, one, a) * product(other, b, other, b)).sqrt()
+    product(ours, a, other, b) / (product(ours, a, ours, a) * product(other, b, other, b)).sqrt()
 }
 
 #[test]
@@ -202,14 +202,18 @@ fn draws_of_an_augmentation_are_independent_of_others() {
             .filter(|(_, values)| values.iter().any(|value| *value != values[0]))
             .map(|(name, _)| name)
             .collect();
-        for (place, one) in names.iter().enumerate() {
-            for other in &names[place + 1..] {
-                let (a, b) = (&columns[*one], &columns[*other]);
-                if name == "affine" && one.starts_with("scale") && other.starts_with("scale") {
+        for (index, first_name) in names.iter().enumerate() {
+            for other in &names[index + 1..] {
+                let (a, b) = (&columns[*first_name], &columns[*other]);
+                if name == "affine" && first_name.starts_with("scale") && other.starts_with("scale")
+                {
                     assert_eq!(a, b, "one factor for both axes");
                 } else {
                     let correlation = correlation(a, b);
-                    assert!(correlation.abs() < 0.02, "{name}: {one} and {other}: {correlation}");
+                    assert!(
+                        correlation.abs() < 0.02,
+                        "{name}: {first_name} and {other}: {correlation}"
+                    );
                 }
             }
         }

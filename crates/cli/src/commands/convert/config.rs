@@ -85,7 +85,7 @@ fn words_of(
         // If options exclude each other, one on the command line also overrides the other in the file.
         let is_rival = |other: &Arg| {
             let excludes =
-                |one: &Arg, other: &Arg| convert.get_arg_conflicts_with(one).contains(&other);
+                |first: &Arg, other: &Arg| convert.get_arg_conflicts_with(first).contains(&other);
             (excludes(arg, other) || excludes(other, arg))
                 && other.get_long().is_some_and(is_explicit)
         };
@@ -113,8 +113,8 @@ fn spelled(key: &str, value: &Value, takes_value: bool) -> Result<Vec<String>> {
         Value::String(text) => Ok(vec![format!("--{key}={text}")]),
         Value::Integer(number) => Ok(vec![format!("--{key}={number}")]),
         Value::Float(number) => Ok(vec![format!("--{key}={number}")]),
-        Value::Array(list) if list.iter().all(|one| !one.is_array()) => {
-            let each = list.iter().map(|one| spelled(key, one, true));
+        Value::Array(list) if list.iter().all(|item| !item.is_array()) => {
+            let each = list.iter().map(|item| spelled(key, item, true));
             Ok(each.collect::<Result<Vec<_>>>()?.concat())
         }
         _ => wrong("a string, a number or a list of them"),

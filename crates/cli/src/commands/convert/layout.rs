@@ -132,11 +132,11 @@ impl Layout {
         let root = trimmed(root);
         let below = |input: &String| {
             let input = below_root(input);
-            let Some(rest) = input.strip_prefix(ROOT) else { return input };
+            let Some(path) = input.strip_prefix(ROOT) else { return input };
             // Only the layout's own part may be a pattern.
-            let is_pattern = rest.contains(['*', '?', '[']);
+            let is_pattern = path.contains(['*', '?', '[']);
             let root = if is_pattern { glob::Pattern::escape(root) } else { root.to_owned() };
-            format!("{root}{rest}")
+            format!("{root}{path}")
         };
         self.inputs.iter().map(below).collect()
     }

@@ -111,7 +111,7 @@ impl<'a> Shown<'a> {
         // Samples of one shape, evenly spread; the requested sample comes first.
         let alike: Vec<usize> = all.ids_in(all.stack(first)).collect();
         let mut samples: Vec<usize> = if args.sample.is_some() { vec![first] } else { Vec::new() };
-        let others = (0..SAMPLES).map(|place| alike[place * alike.len() / SAMPLES]);
+        let others = (0..SAMPLES).map(|number| alike[number * alike.len() / SAMPLES]);
         for other in others {
             if samples.len() < SAMPLES && !samples.contains(&other) {
                 samples.push(other);
@@ -147,18 +147,18 @@ impl<'a> Shown<'a> {
     }
 
     /// The picture of one sample of a batch.
-    fn picture(&self, image: &Array, masks: &[Mask<Array>], place: usize) -> Result<Picture> {
+    fn picture(&self, image: &Array, masks: &[Mask<Array>], index: usize) -> Result<Picture> {
         let [_, _, rows, columns] = image.shape()[..] else {
             return Err(Error::bug(format!("images of shape {:?}", image.shape())));
         };
-        let spectra = image.permuted(&[0, 2, 3, 1]).narrowed(0, place, 1);
+        let spectra = image.permuted(&[0, 2, 3, 1]).narrowed(0, index, 1);
         let rgb = match image.element() {
             ElementType::F16 => self.colours::<f16>(&spectra),
             _ => self.colours::<f32>(&spectra),
         };
         let rgb = rgb.ok_or_else(|| Error::bug(format!("no pixels in {spectra:?}")))?;
         let shown = self.mask.and_then(|shown| masks.iter().find(|mask| mask.name == shown.name()));
-        let mask = shown.map(|mask| values(&mask.labels.narrowed(0, place, 1))).transpose()?;
+        let mask = shown.map(|mask| values(&mask.labels.narrowed(0, index, 1))).transpose()?;
         let (name, detail) = (String::new(), String::new());
         Ok(Picture { name, detail, rows, columns, rgb, mask, stretched_like: 0 })
     }
@@ -208,22 +208,22 @@ fn pictures(
     let own_stretch = normalises(pipeline);
     let wanted = if args.sample.is_some() { 1 } else { shown.samples.len() };
     let mut pictures = Vec::new();
-    for (place, sample) in shown.samples.iter().enumerate().take(wanted) {
+    for (index, sample) in shown.samples.iter().enumerate().take(wanted) {
         let original = pictures.len();
         let name = shown.dataset.samples().name(*sample);
         pictures.push(Picture {
             name: name.to_owned(),
             detail: format!("sample {sample}, as it is stored"),
             stretched_like: original,
-            ..shown.picture(&plain.image, &plain.masks, place)?
+            ..shown.picture(&plain.image, &plain.masks, index)?
         });
         for (epoch, (augmented, parameters)) in augmented.iter().enumerate() {
             let stretched_like = if own_stretch { pictures.len() } else { original };
             pictures.push(Picture {
                 name: format!("epoch {epoch}"),
-                detail: applied(&parameters.steps, place),
+                detail: applied(&parameters.steps, index),
                 stretched_like,
-                ..shown.picture(&augmented.image, &augmented.masks, place)?
+                ..shown.picture(&augmented.image, &augmented.masks, index)?
             });
         }
     }
@@ -238,9 +238,9 @@ fn normalises(pipeline: &Pipeline) -> bool {
 }
 
 /// The augmentations that were applied to a sample.
-fn applied(steps: &[Step], place: usize) -> String {
+fn applied(steps: &[Step], index: usize) -> String {
     let names: Vec<&str> = (steps.iter())
-        .filter(|step| step.drawn[place].is_some())
+        .filter(|step| step.drawn[index].is_some())
         .map(|step| step.op.as_str())
         .collect();
     if names.is_empty() { "nothing drawn".to_owned() } else { names.join(", ") }

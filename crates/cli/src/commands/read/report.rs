@@ -244,11 +244,13 @@ impl Report {
         if self.total.requests.is_some() {
             let later = (self.epochs - 1) as u64;
             let each = match (&self.first_epoch, &self.later_epochs) {
-                (Some(first), Some(rest)) if later > 0 => {
-                    let mut one = rest.clone();
-                    one.requests = rest.requests.map(|requests| requests.div_ceil(later));
-                    one.fetched_bytes = rest.fetched_bytes.map(|bytes| bytes / later);
-                    format!("first epoch {}; each later one {}", of(first), of(&one))
+                (Some(first), Some(later_epochs)) if later > 0 => {
+                    let mut each_epoch = later_epochs.clone();
+                    each_epoch.requests =
+                        later_epochs.requests.map(|requests| requests.div_ceil(later));
+                    each_epoch.fetched_bytes =
+                        later_epochs.fetched_bytes.map(|bytes| bytes / later);
+                    format!("first epoch {}; each later one {}", of(first), of(&each_epoch))
                 }
                 _ => of(&self.total),
             };

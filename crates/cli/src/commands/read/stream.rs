@@ -153,12 +153,13 @@ impl<'a> Stream<'a> {
             items.extend(checksums(batch));
         }
         let until = self.step.map(|step| taken + step);
-        while let Some(left) = until.and_then(|until| until.checked_duration_since(Instant::now()))
+        while let Some(remaining) =
+            until.and_then(|until| until.checked_duration_since(Instant::now()))
         {
-            if left.is_zero() || self.stop.load(Ordering::Relaxed) {
+            if remaining.is_zero() || self.stop.load(Ordering::Relaxed) {
                 break;
             }
-            std::thread::sleep(left.min(LOOK));
+            std::thread::sleep(remaining.min(LOOK));
         }
     }
 
@@ -190,12 +191,12 @@ impl<'a> Stream<'a> {
 fn checksums(batch: &Taken) -> impl Iterator<Item = ItemReport> {
     // `--checksum` is refused for batches on a device.
     let arrays = batch.arrays().map(|(image, masks)| (image, masks.collect::<Vec<_>>()));
-    let sum = move |array: &ArrayView<'_>, place: usize| {
+    let sum = move |array: &ArrayView<'_>, index: usize| {
         let bytes = array.bytes.len() / batch.items().len();
-        crc32fast::hash(&array.bytes[place * bytes..][..bytes])
+        crc32fast::hash(&array.bytes[index * bytes..][..bytes])
     };
     arrays.into_iter().flat_map(move |(image, masks)| {
-        batch.items().iter().enumerate().map(move |(place, item)| ItemReport {
+        batch.items().iter().enumerate().map(move |(index, item)| ItemReport {
             sample: item.sample,
             repeat: item.repeat,
             padding: item.padding,
@@ -204,8 +205,8 @@ fn checksums(batch: &Taken) -> impl Iterator<Item = ItemReport> {
             rows: item.window.rows,
             columns: item.window.columns,
             label: item.label,
-            image: sum(&image, place),
-            masks: masks.iter().map(|mask| (mask.name.to_owned(), sum(mask, place))).collect(),
+            image: sum(&image, index),
+            masks: masks.iter().map(|mask| (mask.name.to_owned(), sum(mask, index))).collect(),
         })
     })
 }

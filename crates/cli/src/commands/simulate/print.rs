@@ -34,25 +34,32 @@ pub fn print(report: &Report) {
     if what_if.is_empty() {
         return;
     }
-    let width = what_if.iter().map(|one| one.name.chars().count()).max().unwrap_or(0).clamp(7, 48);
+    let width = what_if
+        .iter()
+        .map(|scenario| scenario.name.chars().count())
+        .max()
+        .unwrap_or(0)
+        .clamp(7, 48);
     say!();
     say!(
         "  {:width$}  batches   batches/s  times  model idle  loaders hold  limited by",
         "what if"
     );
     row(width, "base", base, Some(1.0));
-    what_if.iter().for_each(|one| row(width, &one.name, &one.outcome, one.speedup));
+    what_if
+        .iter()
+        .for_each(|scenario| row(width, &scenario.name, &scenario.outcome, scenario.speedup));
 }
 
-fn row(width: usize, name: &str, one: &Outcome, speedup: Option<f64>) {
+fn row(width: usize, name: &str, outcome: &Outcome, speedup: Option<f64>) {
     let speedup = speedup.map_or_else(|| "–".to_owned(), |speedup| format!("{speedup:.2}x"));
     say!(
         "  {name:width$}  {:>7}  {:>10.2}  {speedup:>5}  {:>10}  {:>12}  {}",
-        one.batches,
-        one.batches_per_s,
-        percent(one.consumer_idle),
-        percent(one.loaders_blocked),
-        limit(one.limit)
+        outcome.batches,
+        outcome.batches_per_s,
+        percent(outcome.consumer_idle),
+        percent(outcome.loaders_blocked),
+        limit(outcome.limit)
     );
 }
 
