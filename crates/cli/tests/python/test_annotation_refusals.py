@@ -145,7 +145,7 @@ LABELME = {
     "line of three": (shapes(shape(CORNERS, "line")), "a line has 3 points"),
     "two points": (shapes(shape(CORNERS[:2], "point")), "a point has 2 points"),
     "strip of one": (shapes(shape(CORNERS[:1], "linestrip")), "a linestrip has 1 points"),
-    "mask": (shapes(shape(CORNERS[:2], "mask", mask="iVBOR")), 'the type "mask"'),
+    "mask": (shapes(shape(CORNERS[:2], "mask", mask="iVBOR")), "its mask: "),
     "type is a number": (shapes(shape(CORNERS, 4)), "shape 0"),
     "NaN": (shapes(shape(CORNERS)).replace("[5, 5]", "[NaN, 5]"), "shape 0"),
     "other size": (shapes(imageHeight=480, imageWidth=640), "480x640"),

@@ -373,6 +373,20 @@ impl MaskReader {
         Self { fill, ..self }
     }
 
+    /// Takes a mask of as many bands as its cube has for one of class ids, unless its file names its layers. Then bands that
+    /// differ are an error: they may say something about each value, such as whether it is valid.
+    pub(super) fn of_cube_with(mut self, bands: usize) -> Self {
+        let info = self.layers[0].0.info();
+        let has_cube_shape =
+            self.layers.len() == 1 && !self.is_boolean && info.shape.bands == bands;
+        if has_cube_shape && bands > FEW_BANDS && info.band_names.is_none() {
+            self.is_repeated = true;
+            self.layer_names.clear();
+            self.bits.clear();
+        }
+        self
+    }
+
     /// Puts its layers into the bits of an array that has `layers`, the layers of all cubes, and gives classes that its file
     /// knows only by name their places in `class_names`.
     pub fn among(mut self, layers: &[String], class_names: Option<&[String]>) -> Self {

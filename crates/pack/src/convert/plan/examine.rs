@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use hsipack_format::metadata::MaskMeaning;
-use hsipack_format::{Color, CubeShape, DType, Geo, Grid, Result, mask};
+use hsipack_format::{Color, CubeShape, DType, Grid, Result, mask};
 use hsipack_source::CubeInfo;
 use serde_json::{Map, Value};
 
@@ -88,7 +88,7 @@ impl Examiner<'_> {
         let shape = CubeShape { bands: kept, ..info.shape };
         let references = references::check(values, input, &info)?;
         let geo = info.geo.as_ref();
-        let masks = self.masks.iter().map(|group| self.mask(group, input, shape, geo));
+        let masks = self.masks.iter().map(|group| self.mask(group, input, shape, &info));
         let masks = masks.collect::<Result<_>>()?;
         let cube = CubeOfMask { input, rows: shape.rows, columns: shape.columns, geo };
         let targets = self.targets.iter().map(|target| self.target(target, cube, shape));
@@ -138,8 +138,9 @@ impl Examiner<'_> {
         group: &MaskGroup,
         input: &Input,
         shape: CubeShape,
-        geo: Option<&Geo>,
+        info: &CubeInfo,
     ) -> Result<ExaminedMask> {
+        let geo = info.geo.as_ref();
         let cube = CubeOfMask { input, rows: shape.rows, columns: shape.columns, geo };
         let fill = self.options.mask_fill;
         let made = self.made.get(&group.name);
@@ -147,7 +148,7 @@ impl Examiner<'_> {
             None => MaskReader::open(group, cube, fill.is_some())?,
             Some(_) => None,
         };
-        let reader = reader.map(|reader| reader.filling(fill));
+        let reader = reader.map(|reader| reader.filling(fill).of_cube_with(info.shape.bands));
         let (greatest, layers, class_names) = match (&reader, made) {
             (Some(reader), _) => {
                 (reader.scan()?, reader.layer_names.clone(), reader.class_names.clone())
