@@ -684,8 +684,12 @@ fn blocks_that_are_not_kept_or_not_fetched_are_claimed_no_longer() {
     first.read(0..BLOCKS);
     first.cache.flush();
     assert_eq!(other.claim(Claim::Cached).len(), 2);
-    assert_eq!(other.claim(Claim::Free).len() as u64, BLOCKS - 2);
+    let free = other.claim(Claim::Free);
+    assert_eq!(free.len() as u64, BLOCKS - 2);
     drop(other);
+    // The block that came last decides whether the process claims more. On a busy machine, it may be one that was kept.
+    first.read([free[0]]);
+    first.cache.flush();
     // What is not kept is not claimed at all.
     let other = shared.open(2 * BLOCK + 100);
     assert_eq!(first.claim(Claim::Free), other.claim(Claim::Free));
