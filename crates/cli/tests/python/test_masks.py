@@ -166,6 +166,35 @@ def test_layers_of_one_file_and_one_hot_probabilities(hsipack: Hsipack, tmp_path
     hsipack.refuse(tmp_path / "in", f"--mask={file}", out=tmp_path / "no", names=file)
 
 
+@pytest.mark.parametrize("first", ["ids", "layers"])
+def test_class_ids_and_layers_are_not_mixed(hsipack: Hsipack, tmp_path: Path, first: str) -> None:
+    """Ids would be read as sets of layers."""
+    write_cubes(tmp_path, 2)
+    random = np.random.default_rng(1)
+    masks = {
+        "ids": random.integers(0, 5, (12, 9)).astype(np.uint8),
+        "layers": random.integers(0, 2, (12, 9, 4)).astype(np.uint8),
+    }
+    other = "layers" if first == "ids" else "ids"
+    np.save(tmp_path / "cube_000_m.npy", masks[first])
+    np.save(tmp_path / "cube_001_m.npy", masks[other])
+    cubes = [tmp_path / f"cube_00{number}.npy" for number in range(2)]
+    words = ["--mask", "m={dir}/{stem}_m.npy"]
+    out = tmp_path / "out"
+    message = hsipack.refuse(*cubes, *words, out=out, names=cubes[1])
+    assert "mask m has class ids in some cubes, and boolean layers in others" in message
+    hsipack.convert(cubes[0], *words, out=out)
+    done = hsipack.run("convert", cubes[1], *words, "-o", out, "--append")
+    assert done.returncode != 0
+    assert "class ids in some cubes" in done.stderr
+    assert len(read_everywhere(out, array="m")) == 1
+    # An empty mask fits both.
+    empty = np.zeros_like(masks[other])
+    np.save(tmp_path / "cube_001_m.npy", empty if other == "ids" else empty[..., 0])
+    hsipack.convert(*cubes, *words, out=tmp_path / "both")
+    assert not read_everywhere(tmp_path / "both", array="m")[1].any()
+
+
 def test_more_than_64_layers_are_refused(hsipack: Hsipack, tmp_path: Path) -> None:
     write_cubes(tmp_path / "in", 1)
     options = [f"--mask=m:{number}={tmp_path}/x.png" for number in range(65)]

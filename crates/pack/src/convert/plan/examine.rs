@@ -69,6 +69,8 @@ pub(super) struct ExaminedMask {
     pub free_names: Vec<String>,
     /// Colours of classes that have no id in the file.
     pub named_colors: Vec<(String, Color)>,
+    /// Whether it has class ids other than 0, not layers.
+    pub has_ids: bool,
     /// The array that it needs.
     pub array: PlannedMask,
 }
@@ -175,6 +177,7 @@ impl Examiner<'_> {
         };
         let per_shard = Grid::samples_for(shape, size, layout.shard_size);
         let grid = Grid::new(flat, tile, per_shard)?;
+        let has_ids = layers.is_empty() && greatest > 0;
         let array = PlannedMask {
             name: group.name.clone(),
             dtype: mask::dtype_for(greatest.max(mask::all_layers(layers.len()))),
@@ -191,6 +194,6 @@ impl Examiner<'_> {
         let free_names = by_name.map(|ids| ids.free_names().cloned().collect()).unwrap_or_default();
         let (file_classes, named_colors) =
             reader.map(|reader| (reader.file_classes, reader.named_colors)).unwrap_or_default();
-        Ok(ExaminedMask { fingerprint, file_classes, free_names, named_colors, array })
+        Ok(ExaminedMask { fingerprint, file_classes, free_names, named_colors, has_ids, array })
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct Planner<'a> {
     theirs: Option<ValueOptions>,
     cube_notes: CubeNotes,
     descriptions: Descriptions,
+    /// Stacks and masks of which a cube has class ids, not layers.
+    with_ids: HashSet<(String, String)>,
     /// Inputs that are left out because no file of boxes lists them.
     without_boxes: usize,
 }
@@ -78,6 +80,7 @@ impl<'a> Planner<'a> {
             theirs,
             cube_notes: CubeNotes::default(),
             descriptions: Descriptions::default(),
+            with_ids: HashSet::new(),
             without_boxes: 0,
         })
     }
@@ -146,13 +149,14 @@ impl<'a> Planner<'a> {
             self.class_names.colored(group, std::mem::take(&mut mask.named_colors));
             free_names.push(std::mem::take(&mut mask.free_names));
         }
+        let with_ids: Vec<bool> = masks.iter().map(|mask| mask.has_ids).collect();
         let masks = masks.into_iter().map(|mask| (mask.fingerprint, mask.array));
         let (mask_fingerprints, masks): (Vec<_>, Vec<_>) = masks.unzip();
         let stack = self.stack(shape, &info, &bands)?;
         let targets = targets.into_iter().map(|target| (target.fingerprint, target.array));
         let (target_fingerprints, targets): (Vec<_>, Vec<_>) = targets.unzip();
         let fitting = self.check_targets(stack, &targets);
-        if let Err(error) = fitting.and_then(|()| self.merge_masks(stack, masks)) {
+        if let Err(error) = fitting.and_then(|()| self.merge_masks(stack, masks, &with_ids)) {
             self.forget_if_empty(shape, stack);
             return Err(error.at(&input.file));
         }
@@ -416,11 +420,42 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Adds the masks of a cube to those of its stack.
-    fn merge_masks(&mut self, stack: usize, masks: Vec<PlannedMask>) -> Result<()> {
+    /// Adds the masks of a cube to those of its stack. `with_ids` says which of them have class ids.
+    fn merge_masks(
+        &mut self,
+        stack: usize,
+        masks: Vec<PlannedMask>,
+        with_ids: &[bool],
+    ) -> Result<()> {
+        self.check_kinds(stack, &masks, with_ids)?;
         let new = self.class_names.new_in(&masks)?;
         self.merge_into(stack, masks)?;
         self.class_names.add(new);
+        let stack = &self.plan.stacks[stack];
+        let masks = stack.masks.iter().zip(with_ids).filter(|(_, has_ids)| **has_ids);
+        self.with_ids.extend(masks.map(|(mask, _)| (stack.name.clone(), mask.name.clone())));
+        Ok(())
+    }
+
+    /// Refuses a mask that has class ids in some cubes and layers in others: the ids would be read as sets of layers.
+    fn check_kinds(&self, stack: usize, masks: &[PlannedMask], with_ids: &[bool]) -> Result<()> {
+        let stack = &self.plan.stacks[stack];
+        for ((group, theirs), has_ids) in self.plan.masks.iter().zip(masks).zip(with_ids) {
+            let Some(ours) = stack.masks.iter().find(|mask| mask.name == theirs.name) else {
+                continue;
+            };
+            // A dataset without files of classes so far has no layers either.
+            let is_packed = stack.existing > 0 && ours.layers.is_empty() && !group.is_by_class();
+            let ours_have_ids =
+                is_packed || self.with_ids.contains(&(stack.name.clone(), ours.name.clone()));
+            if ours_have_ids && !theirs.layers.is_empty() || *has_ids && !ours.layers.is_empty() {
+                return Err(Error::conflict(format!(
+                    "mask {} has class ids in some cubes, and boolean layers in others",
+                    ours.name
+                ))
+                .with_remedy("give them as masks of different names"));
+            }
+        }
         Ok(())
     }
 
