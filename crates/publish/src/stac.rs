@@ -21,13 +21,13 @@ const FOLDER: &str = "stac";
 
 /// Paths and texts of the files; empty if no cube has a place and a time.
 pub(crate) fn files(facts: &Facts, about: &About) -> Vec<(String, String)> {
-    let places = &facts.footprints.items;
-    if places.is_empty() {
+    let footprints = &facts.footprints.items;
+    if footprints.is_empty() {
         return Vec::new();
     }
     let written = |value: &Value| format!("{value:#}\n");
     let mut files = vec![(format!("{FOLDER}/collection.json"), written(&collection(facts, about)))];
-    let items = places.iter().map(|footprint| {
+    let items = footprints.iter().map(|footprint| {
         (format!("{FOLDER}/{}", item_path(footprint)), written(&item(footprint, facts, about)))
     });
     files.extend(items);

@@ -165,7 +165,8 @@ impl<B: Backend, S: Source> Worker<B, S> {
             grown(&*self.rack, &mut self.buffers.scratch, bytes.max(1)).map(|_| decoding)
         });
         // Memory of regions is held from here on, unless it was released.
-        let held = decoding.as_ref().map_or(Some(Held::default()), |work| Held::of(work));
+        let held =
+            decoding.as_ref().map_or(Some(RegionMemory::default()), |work| RegionMemory::of(work));
         let held = ManuallyDrop::new(held);
         let launched = match (decoding, &*held) {
             (Ok(decoding), Some(held)) => {
@@ -243,7 +244,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
         flight: InFlight<B, S>,
         (mut slot, done): (Slot<B>, Arc<B::Event>),
         (info, place): (S::Info, S::Place),
-        held: ManuallyDrop<Option<Held>>,
+        held: ManuallyDrop<Option<RegionMemory>>,
     ) -> Result<(), Interrupt> {
         // As in `hand_over`: whoever waits for the work has waited for the fences.
         slot.fences.clear();
@@ -283,7 +284,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
     fn launch(
         &self,
         decoding: &Decoding,
-        held: &Held,
+        held: &RegionMemory,
         flight: &InFlight<B, S>,
         buffer: usize,
         slot: &Slot<B>,
@@ -311,7 +312,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
                 Step::Decode { decode, table, statuses, from, into } => {
                     let from = from.as_deref().map(|region| held.start(region)).transpose()?;
                     let into = into.as_deref().map(|region| held.start(region)).transpose()?;
-                    let places = DecodePlaces {
+                    let addresses = DecodePlaces {
                         chunks: start.wrapping_add(*table),
                         compressed: from.unwrap_or(start),
                         batch: into.unwrap_or(batch),
@@ -319,7 +320,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
                         statuses: start.wrapping_add(*statuses),
                     };
                     // SAFETY: as above.
-                    unsafe { backend.queue_decode(decode, &places) }?;
+                    unsafe { backend.queue_decode(decode, &addresses) }?;
                 }
                 Step::Move { from, bytes, into, to } => {
                     let from = start.wrapping_add(*from);
@@ -328,14 +329,14 @@ impl<B: Backend, S: Source> Worker<B, S> {
                     unsafe { backend.queue_move(from, to, *bytes) }?;
                 }
                 Step::Gather { gather, table, bands, from } => {
-                    let places = GatherPlaces {
+                    let addresses = GatherPlaces {
                         windows: start.wrapping_add(*table),
                         bands: start.wrapping_add(*bands),
                         cubes: held.start(from)?,
                         batch,
                     };
                     // SAFETY: as above.
-                    unsafe { backend.queue_gather(gather, &places) }?;
+                    unsafe { backend.queue_gather(gather, &addresses) }?;
                 }
             }
         }
@@ -388,9 +389,9 @@ impl<B: Backend, S: Source> Worker<B, S> {
 
 /// Memory of regions that queued work uses.
 #[derive(Default)]
-struct Held(Vec<(Arc<Region>, Arc<dyn DeviceMemory>)>);
+struct RegionMemory(Vec<(Arc<Region>, Arc<dyn DeviceMemory>)>);
 
-impl Held {
+impl RegionMemory {
     /// The memory of the regions that this work uses; `None` if some of it was released.
     fn of(decoding: &Decoding) -> Option<Self> {
         let mut held = Self::default();

@@ -4,9 +4,11 @@ use hsipack_read::augment::Pipeline;
 use hsipack_read::{Dataset, DeviceLoader, DeviceOptions, LoaderOptions};
 use hsipack_torch::{Libtorch, Tensor, best_device};
 
+/// The step of a training: images, and masks with their names.
+type Step<'a> = &'a dyn Fn(&Tensor, &[(String, Tensor)]);
+
 /// Between the first and the last line, as in the README.
-#[allow(dead_code, reason = "there is no such dataset")]
-fn train(step: impl Fn(&Tensor, &[(String, Tensor)])) -> Result<(), Box<dyn std::error::Error>> {
+fn train(step: Step<'_>) -> Result<(), Box<dyn std::error::Error>> {
     let dataset = Dataset::open("scans.hsipack")?;
     let pipeline = Pipeline::from_json(&std::fs::read_to_string("pipeline.json")?)?;
     let device = DeviceOptions::new(best_device());
@@ -29,4 +31,7 @@ fn the_readme_has_the_code_that_compiles_here() {
     };
     let here = code(include_str!("readme.rs"), "Box<dyn std::error::Error>> {\n", "    Ok(())\n");
     assert_eq!(code(include_str!("../../../../README.md"), "```rust\n", "```"), here);
+    // Without the dataset, it ends with the error that names it.
+    let error = train(&|_, _| {}).unwrap_err();
+    assert!(error.to_string().contains("scans.hsipack"), "{error}");
 }
