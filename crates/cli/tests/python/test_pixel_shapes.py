@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -105,11 +106,30 @@ def test_circles_hold_the_centers_of_pixels(
         assert np.array_equal(read_zarr(out, array="gt")[0] > 0, want)
 
 
-def pixels_of(mask: NDArray[np.bool_]) -> str:
+def pixels_of(mask: NDArray[np.bool_], **options: Any) -> str:
     """A mask as labelme writes it."""
     buffer = io.BytesIO()
-    Image.fromarray(mask.astype(np.uint8)).save(buffer, "PNG")
+    Image.fromarray(mask.astype(np.uint8)).save(buffer, "PNG", **options)
     return base64.b64encode(buffer.getvalue()).decode()
+
+
+def interlaced() -> str:
+    """A gray PNG of 8 x 8 pixels in seven passes, which Pillow reads and does not write."""
+
+    def part(kind: bytes, content: bytes) -> bytes:
+        checksum = zlib.crc32(kind + content).to_bytes(4, "big")
+        return len(content).to_bytes(4, "big") + kind + content + checksum
+
+    header = (8).to_bytes(4, "big") * 2 + bytes([8, 0, 0, 0, 1])
+    passes = [(1, 1), (1, 1), (1, 2), (2, 2), (2, 4), (4, 4), (4, 8)]
+    lines = b"".join(bytes(1 + columns) for rows, columns in passes for _ in range(rows))
+    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(lines)), (b"IEND", b"")]
+    content = b"\x89PNG\r\n\x1a\n" + b"".join(part(*one) for one in parts)
+    assert Image.open(io.BytesIO(content)).size == (8, 8)
+    return base64.b64encode(content).decode()
+
+
+INTERLACED = interlaced()
 
 
 @pytest.mark.parametrize("touched", [False, True])
@@ -139,6 +159,21 @@ def test_masks_of_shapes_are_drawn_pixel_by_pixel(
     words = ["--mask", f"gt={file}", *(["--all-touched"] if touched else [])]
     hsipack.convert(tmp_path / "cube_000.npy", *words, out=out)
     np.testing.assert_array_equal(read_zarr(out, array="gt")[0], want)
+    for name, picture in {
+        "interlaced": INTERLACED,
+        "transparent": pixels_of(np.ones((8, 8), bool), transparency=0),
+        "coloured": pixels_of(np.ones((8, 8, 3), bool)),
+    }.items():
+        shape = {"label": name, "points": [[0, 0], [7, 7]], "shape_type": "mask", "mask": picture}
+        write_labelme(file, [shape])
+        message = hsipack.refuse(
+            tmp_path / "cube_000.npy", "--mask", f"gt={file}", out=tmp_path / "no", names=file
+        )
+        assert "not a gray PNG" in message
+    empty = {"label": "a", "points": [[1, 1], [3, 3]], "shape_type": "mask"}
+    write_labelme(file, [empty | {"mask": pixels_of(np.zeros((3, 3), bool))}])
+    hsipack.convert(tmp_path / "cube_000.npy", *words, out=tmp_path / "empty")
+    assert not read_zarr(tmp_path / "empty", array="gt").any()
     made[0]["points"] = [[0, 0], [30, 30]]
     write_labelme(file, made)
     message = hsipack.refuse(

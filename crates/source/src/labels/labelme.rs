@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Cursor};
+use std::ops::Range;
 use std::path::Path;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use hsipack_format::{CubeShape, DType, Error, Opt, Result, remedy};
 use hsipack_store::bounded_read;
-use png::{ColorType, Transformations};
+use png::{BitDepth, ColorType, Transformations};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
@@ -154,57 +155,59 @@ fn masked(points: &[[f64; 2]], png: Option<&str>) -> std::result::Result<Shape, 
     let png = BASE64_STANDARD.decode(png).map_err(|error| format!("its mask: {error}"))?;
     // labelme drops fractions.
     let [left, top, right, bottom] = [left, top, right, bottom].map(f64::trunc);
-    let size = [right - left + 1.0, bottom - top + 1.0];
-    let runs = runs_of(&png, size)?;
-    let line = |[row, start, end]: [usize; 3]| {
+    let mut shape = Shape::new(Kind::Line, []);
+    each_run(&png, [right - left + 1.0, bottom - top + 1.0], |row, columns| {
         let y = top + row as f64 + 0.5;
-        vec![[left + start as f64 + 0.25, y], [left + end as f64 - 0.25, y]]
-    };
-    Ok(Shape::new(Kind::Line, runs.into_iter().map(line)))
+        let ends = [columns.start as f64 + 0.25, columns.end as f64 - 0.25];
+        shape.points.extend(ends.map(|x| [left + x, y]));
+        shape.ends.push(shape.points.len());
+        shape.points.len() <= MAX_POINTS
+    })?;
+    Ok(shape)
 }
 
-/// The runs of pixels that are not 0 in a PNG of this size (columns, rows): row, first column, and the column behind.
-fn runs_of(png: &[u8], size: [f64; 2]) -> std::result::Result<Vec<[usize; 3]>, String> {
+/// Passes the runs of pixels that are not 0 in a PNG of this size (columns, rows) to `take`, which says whether it takes more.
+fn each_run(
+    png: &[u8],
+    size: [f64; 2],
+    mut take: impl FnMut(usize, Range<usize>) -> bool,
+) -> std::result::Result<(), String> {
     let fail =
         |error: png::DecodingError| format!("its mask is not a PNG that can be read: {error}");
     let mut decoder = png::Decoder::new(Cursor::new(png));
     decoder.set_transformations(Transformations::EXPAND);
     let mut reader = decoder.read_info().map_err(fail)?;
     let about = reader.info();
-    let (columns, rows) = (about.width, about.height);
+    let (columns, rows, interlaced) = (about.width, about.height, about.interlaced);
     if [columns, rows].map(f64::from) != size {
         let [wide, high] = size;
         return Err(format!(
             "its mask has {columns}x{rows} pixels, but {wide}x{high} are between its points"
         ));
     }
-    if about.color_type != ColorType::Grayscale {
-        return Err("its mask is not a gray PNG".to_owned());
+    let (color, depth) = reader.output_color_type();
+    if color != ColorType::Grayscale || interlaced {
+        return Err("its mask is not a gray PNG without interlacing and transparency".to_owned());
     }
-    let mut runs = Vec::new();
-    let mut row = 0;
-    while let Some(pixels) = reader.next_row().map_err(fail)? {
-        let bytes = pixels.data();
-        let width = (bytes.len() / columns as usize).max(1);
-        let is_set = |column: &usize| bytes[column * width..][..width].iter().any(|byte| *byte > 0);
+    let width = if depth == BitDepth::Sixteen { 2 } else { 1 };
+    for row in 0..rows as usize {
+        let Some(pixels) = reader.next_row().map_err(fail)? else { break };
         let mut start = None;
-        for column in 0..=columns as usize {
-            let set = column < columns as usize && is_set(&column);
-            match (start, set) {
+        let set = pixels.data().chunks_exact(width).map(|pixel| pixel.iter().any(|byte| *byte > 0));
+        for (column, is_set) in set.chain([false]).enumerate() {
+            match (start, is_set) {
                 (None, true) => start = Some(column),
                 (Some(first), false) => {
-                    runs.push([row, first, column]);
                     start = None;
+                    if !take(row, first..column) {
+                        return Err("its mask is too detailed".to_owned());
+                    }
                 }
                 _ => {}
             }
         }
-        if runs.len() > MAX_POINTS {
-            return Err("its mask is too detailed".to_owned());
-        }
-        row += 1;
     }
-    Ok(runs)
+    Ok(())
 }
 
 /// The whole file. The picture itself, which it may contain, is skipped.
