@@ -549,6 +549,8 @@ fn bands_differ(bands: usize, (row, column): (usize, usize), file: &Path) -> Err
     .with_remedy("give one band of class ids, rows × columns")
 }
 
+/// The most layers that an error lists.
+const LISTED: usize = 5;
 /// Masks with more bands than this may repeat class ids in all bands, as masks of the shape of their cubes do.
 const FEW_BANDS: usize = 16;
 
@@ -674,9 +676,9 @@ fn boolean_layers(group: &MaskGroup) -> Error {
 /// The error for a mask with more layers than bits.
 pub(super) fn too_many_layers(group: &str, layers: &[String]) -> Error {
     Error::unsupported(format!(
-        "mask {group} has {} layers, more than {MAX_LAYERS}: {}",
+        "mask {group} has {} layers, more than {MAX_LAYERS}: {}, …",
         layers.len(),
-        layers.join(", ")
+        layers[..LISTED.min(layers.len())].join(", ")
     ))
     .with_remedy("give some of the layers in a mask of another name")
 }

@@ -55,7 +55,7 @@ class Mask:
 
     Attributes:
         name: its name.
-        dtype: stored type, uint8 or uint16.
+        dtype: stored type, uint8 or uint16; for boolean layers also uint32 or uint64.
         layers: names of the boolean layers packed into its bits; empty for class ids.
         class_names: names of the classes, beginning with id 0, and ``""`` for classes without a
             name; empty if the dataset has no names.

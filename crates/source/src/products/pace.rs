@@ -106,7 +106,7 @@ impl Product for Pace {
 }
 
 const FLAGS: &str = "/geophysical_data/l2_flags";
-/// NASA's ocean colour maps (L3) skip pixels with these flags. There are 32 flags, and a mask has room for 16.
+/// NASA's ocean colour maps (L3) skip pixels with these flags. The other 16 of the 32 flags are left out.
 const EXCLUDED_FLAGS: [&str; 16] = [
     "ATMFAIL",
     "LAND",

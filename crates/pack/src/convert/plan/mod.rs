@@ -216,7 +216,7 @@ pub struct PlannedStack {
 pub struct PlannedMask {
     /// Name of the array.
     pub name: String,
-    /// uint8 or uint16.
+    /// uint8 or uint16; for boolean layers also uint32 or uint64.
     pub dtype: DType,
     /// Its chunks and shards.
     pub grid: Grid,
