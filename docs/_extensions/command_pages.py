@@ -148,9 +148,8 @@ def page(name: str, text: str) -> Iterator[str]:
 
 def commands(text: str) -> dict[str, str]:
     """Subcommands and their descriptions, from the help of `hsipack` itself."""
-    listed = text.partition("Commands:\n")[2].partition("\n\n")[0]
-    joined_lines = re.sub(r"\n {6,}", " ", listed)
-    found = dict(line.strip().split(None, 1) for line in joined_lines.split("\n") if line.strip())
+    listed = text.partition("Usage:")[2].partition("\nOptions:")[0]
+    found = dict(re.findall(r"^  ([a-z-]+) +(.*)$", listed, re.MULTILINE))
     found.pop("help", None)
     return found
 

@@ -62,7 +62,7 @@ def main() -> None:
     # a window that has all of its surroundings.
     grid = hsipack.GridCrop(40, overlap=2 * REACH, pad="reflect")
     unseen = hsipack.Loader(dataset.with_masks([]), 8, split="validation", crop=grid, **shared)
-    stitcher = hsipack.Stitcher(unseen, merge="center", classes=True)
+    stitcher = hsipack.Stitcher(unseen, merge="center", class_ids=True)
     model.load_state_dict(torch.load(options.work / "map.pt"))
     model.eval()
     with torch.no_grad():

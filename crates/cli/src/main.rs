@@ -10,11 +10,12 @@ mod allocator;
 mod commands;
 mod failure;
 mod files;
+mod help;
 mod measurer;
 mod parse;
 mod patches;
 mod reading;
-mod short_help;
+mod renamed;
 mod surface;
 mod task;
 mod training;
@@ -46,6 +47,7 @@ enum Command {
     Convert(Box<commands::convert::Args>),
     Layouts(commands::layouts::Args),
     Work(commands::work::Args),
+    Status(commands::status::Args),
     Commit(commands::commit::Args),
     Validate(commands::validate::Args),
     Repair(commands::repair::Args),
@@ -63,7 +65,7 @@ enum Command {
     Diagnose(Box<commands::diagnose::Args>),
     Simulate(Box<commands::simulate::Args>),
     Tune(Box<commands::tune::Args>),
-    Cache(commands::cache::Args),
+    LocalCache(commands::local_cache::Args),
     Completions(commands::completions::Args),
     Man(commands::man::Args),
 }
@@ -75,14 +77,19 @@ fn main() -> ExitCode {
         note!("hsipack: {message}");
         return ExitCode::from(2);
     }
-    let parsed = short_help::shortened(Cli::command()).try_get_matches().and_then(|matches| {
-        let running = matches.subcommand_name().unwrap_or_default();
-        hsipack_format::remedy::speak(surface::Shell::new(Cli::command(), running));
-        Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut Cli::command()))
-    });
+    let parsed =
+        help::grouped(help::shortened(Cli::command())).try_get_matches().and_then(|matches| {
+            let running = matches.subcommand_name().unwrap_or_default();
+            hsipack_format::remedy::speak(surface::Shell::new(Cli::command(), running));
+            Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut Cli::command()))
+        });
     let command = match parsed {
         Ok(cli) => cli.command,
-        Err(message) => return output::clap(&message),
+        Err(error) => {
+            let command = std::env::args_os().nth(1).unwrap_or_default();
+            let command = command.to_string_lossy();
+            return output::clap(&renamed::with_new_name(error, &command));
+        }
     };
     if !matches!(command, Command::Validate(_)) {
         allocator::end_with_error();
@@ -91,6 +98,7 @@ fn main() -> ExitCode {
         Command::Convert(args) => commands::convert::run(*args, Cli::command()),
         Command::Layouts(args) => commands::layouts::run(&args),
         Command::Work(args) => commands::work::run(args),
+        Command::Status(args) => commands::status::run(args),
         Command::Commit(args) => commands::commit::run(args),
         Command::Validate(args) => commands::validate::run(args),
         Command::Repair(args) => commands::repair::run(args),
@@ -108,7 +116,7 @@ fn main() -> ExitCode {
         Command::Diagnose(args) => commands::diagnose::run(*args),
         Command::Simulate(args) => commands::simulate::run(*args),
         Command::Tune(args) => commands::tune::run(*args),
-        Command::Cache(args) => commands::cache::run(args),
+        Command::LocalCache(args) => commands::local_cache::run(args),
         Command::Completions(args) => commands::completions::run(args, &mut Cli::command()),
         Command::Man(args) => commands::man::run(args, Cli::command()),
     };

@@ -17,7 +17,7 @@ pub struct PatchArgs {
 
     /// Use only pixels of these classes, such as 1,3,5-8 [default: all]
     #[arg(long, value_name = "LIST", value_parser = parse::classes, requires = "patch")]
-    classes: Option<parse::ClassList>,
+    only_classes: Option<parse::ClassList>,
 
     /// Treat these classes as unlabelled, such as 0,255 [default: 0]
     #[arg(long, value_name = "LIST", value_parser = parse::classes, requires = "patch")]
@@ -54,7 +54,7 @@ impl PatchArgs {
         }
         let mut patches = Patches::new(rows, columns);
         patches.pad = self.pad.unwrap_or(patches.pad);
-        patches.classes = self.classes.clone().map(|list| list.0);
+        patches.classes = self.only_classes.clone().map(|list| list.0);
         patches.ignore = self.ignore.clone().map_or(patches.ignore, |list| list.0);
         patches.per_class = self.per_class;
         Ok(Some((mask.clone(), patches)))

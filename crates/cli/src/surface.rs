@@ -89,11 +89,10 @@ fn means_else(command: &str, option: Opt) -> bool {
         // In `tune`, the size of the sample to measure on.
         Opt::Sample => command == "tune",
         // Here --mask names packed masks; `Opt::Mask` is the paths of masks to pack.
-        Opt::Mask => matches!(command, "read" | "export" | "diagnose" | "spectra" | "split"),
+        Opt::Mask => {
+            matches!(command, "read" | "preview" | "export" | "diagnose" | "spectra" | "split")
+        }
         Opt::Masks => command == "convert",
-        // New ids of classes in `convert`; whether classes are counted in `info`.
-        Opt::Classes => matches!(command, "convert" | "info"),
-        Opt::NewClasses => command != "convert",
         _ => false,
     }
 }
@@ -103,9 +102,8 @@ fn means_else(command: &str, option: Opt) -> bool {
 fn flags(option: Opt) -> Vec<String> {
     let names: &[&str] = match option {
         Opt::Masks => &["mask"],
-        Opt::NewClasses => &["classes"],
         Opt::GridPad => &["pad"],
-        Opt::Threads => &["threads", "workers", "jobs"],
+        Opt::Threads => &["threads", "workers"],
         _ => &[option.name()],
     };
     names.iter().map(|name| name.replace('_', "-")).collect()
@@ -192,7 +190,7 @@ mod tests {
         let fewer = remedy!["ask for fewer ", Opt::Threads];
         assert_eq!(fewer.render(&shell("read")), "ask for fewer --threads");
         assert_eq!(fewer.render(&shell("bench")), "ask for fewer --workers");
-        assert_eq!(fewer.render(&shell("convert")), "ask for fewer --jobs");
+        assert_eq!(fewer.render(&shell("convert")), "ask for fewer --threads");
         let output = remedy!["choose another ", Opt::Output, ", or pass ", Opt::Force];
         assert_eq!(output.render(&shell("export")), "choose another -o, or pass --force");
     }

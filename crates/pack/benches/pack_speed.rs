@@ -48,14 +48,14 @@ fn main() {
     );
     if has("validate") {
         pack(&folder, &layout, cores);
-        for jobs in [1, cores] {
-            compare_reading(&folder.join("out"), cubes, repeats, jobs);
+        for threads in [1, cores] {
+            compare_reading(&folder.join("out"), cubes, repeats, threads);
         }
         let _ = std::fs::remove_dir_all(&folder);
         return;
     }
-    for jobs in [1, cores] {
-        compare(&folder, &chunks, &layout, cubes, repeats, jobs);
+    for threads in [1, cores] {
+        compare(&folder, &chunks, &layout, cubes, repeats, threads);
     }
     let _ = std::fs::remove_dir_all(&folder);
 }
@@ -118,39 +118,39 @@ fn compare(
     layout: &LayoutOptions,
     cubes: usize,
     repeats: usize,
-    jobs: usize,
+    threads: usize,
 ) {
     let codec = layout.codec(hsipack_format::DType::F16, chunks[0].len() / 2);
     let (mut encode, mut convert) = (vec![], vec![]);
     let mut stored = Vec::new();
     let out = folder.join("out");
     for _ in 0..repeats {
-        encode.push(bare_encode(chunks, &codec, jobs, &mut stored));
-        convert.push(pack(folder, layout, jobs));
+        encode.push(bare_encode(chunks, &codec, threads, &mut stored));
+        convert.push(pack(folder, layout, threads));
     }
     let ratio = (cubes * SHAPE.values() * 2) as f64 / stored.iter().sum::<usize>() as f64;
     println!("ratio {ratio:.2}");
-    report(jobs, cubes, "bare encode", &encode, &encode);
-    report(jobs, cubes, "convert", &convert, &encode);
-    compare_reading(&out, cubes, repeats, jobs);
+    report(threads, cubes, "bare encode", &encode, &encode);
+    report(threads, cubes, "convert", &convert, &encode);
+    compare_reading(&out, cubes, repeats, threads);
 }
 
-fn compare_reading(dataset: &Path, cubes: usize, repeats: usize, jobs: usize) {
+fn compare_reading(dataset: &Path, cubes: usize, repeats: usize, threads: usize) {
     let (mut decode, mut check, mut gather) = (vec![], vec![], vec![]);
     for _ in 0..repeats {
-        decode.push(bare_decode(dataset, jobs));
-        check.push(validation(dataset, jobs));
-        gather.push(statistics_of_all(dataset, jobs));
+        decode.push(bare_decode(dataset, threads));
+        check.push(validation(dataset, threads));
+        gather.push(statistics_of_all(dataset, threads));
     }
-    report(jobs, cubes, "bare decode", &decode, &decode);
-    report(jobs, cubes, "validate", &check, &decode);
-    report(jobs, cubes, "statistics", &gather, &decode);
+    report(threads, cubes, "bare decode", &decode, &decode);
+    report(threads, cubes, "validate", &check, &decode);
+    report(threads, cubes, "statistics", &gather, &decode);
 }
 
-fn report(jobs: usize, cubes: usize, name: &str, times: &[f64], baseline: &[f64]) {
+fn report(threads: usize, cubes: usize, name: &str, times: &[f64], baseline: &[f64]) {
     let (time, base) = (median(times), median(baseline));
     println!(
-        "{jobs} threads  {name:<14} {time:7.3} s  {:6.2} GB/s fp16  {:5.1} cubes/s  {:5.1} % of bare, best {:.3} s",
+        "{threads} threads  {name:<14} {time:7.3} s  {:6.2} GB/s fp16  {:5.1} cubes/s  {:5.1} % of bare, best {:.3} s",
         (cubes * SHAPE.values() * 2) as f64 / time / 1e9,
         cubes as f64 / time,
         100.0 * base / time,
@@ -159,11 +159,11 @@ fn report(jobs: usize, cubes: usize, name: &str, times: &[f64], baseline: &[f64]
 }
 
 /// Converts the cubes, and returns the seconds.
-fn pack(folder: &Path, layout: &LayoutOptions, jobs: usize) -> f64 {
+fn pack(folder: &Path, layout: &LayoutOptions, threads: usize) -> f64 {
     let out = folder.join("out");
     let _ = std::fs::remove_dir_all(&out);
     let mut options = ConvertOptions::new(vec![folder.join("in").display().to_string()], &out);
-    options.jobs = jobs;
+    options.threads = threads;
     options.layout = layout.clone();
     seconds(|| {
         convert(&options, &Progress::default(), &|_| {}).expect("the cubes are sound");
@@ -171,14 +171,14 @@ fn pack(folder: &Path, layout: &LayoutOptions, jobs: usize) -> f64 {
 }
 
 /// Validates the dataset, and returns the seconds.
-fn validation(dataset: &Path, jobs: usize) -> f64 {
-    let options = ValidateOptions { jobs, ..ValidateOptions::default() };
+fn validation(dataset: &Path, threads: usize) -> f64 {
+    let options = ValidateOptions { threads, ..ValidateOptions::default() };
     seconds(|| assert!(validate(dataset, &options, &Progress::default()).expect("a dataset").ok))
 }
 
 /// Computes the statistics of all samples, and returns the seconds.
-fn statistics_of_all(dataset: &Path, jobs: usize) -> f64 {
-    let options = StatisticsOptions { jobs, ..StatisticsOptions::new(dataset) };
+fn statistics_of_all(dataset: &Path, threads: usize) -> f64 {
+    let options = StatisticsOptions { threads, ..StatisticsOptions::new(dataset) };
     let (progress, total) = (Progress::default(), AtomicU64::new(0));
     seconds(|| assert!(!statistics(&options, &progress, &total).expect("a dataset").is_empty()))
 }
@@ -195,16 +195,16 @@ fn median(times: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// Runs `work` on every item with `jobs` threads, each with its own state.
+/// Runs `work` on every item with `threads` threads, each with its own state.
 fn parallel<S>(
     items: usize,
-    jobs: usize,
+    threads: usize,
     state: impl Fn() -> S + Sync,
     work: impl Fn(&mut S, usize) + Sync,
 ) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for _ in 0..jobs {
+        for _ in 0..threads {
             scope.spawn(|| {
                 let mut state = state();
                 loop {
@@ -219,10 +219,10 @@ fn parallel<S>(
     });
 }
 
-fn bare_encode(chunks: &[Vec<u8>], codec: &Codec, jobs: usize, stored: &mut Vec<usize>) -> f64 {
+fn bare_encode(chunks: &[Vec<u8>], codec: &Codec, threads: usize, stored: &mut Vec<usize>) -> f64 {
     let lens: Vec<AtomicUsize> = chunks.iter().map(|_| AtomicUsize::new(0)).collect();
     let time = seconds(|| {
-        parallel(chunks.len(), jobs, Vec::new, |out: &mut Vec<u8>, item| {
+        parallel(chunks.len(), threads, Vec::new, |out: &mut Vec<u8>, item| {
             out.clear();
             lens[item].store(
                 hsipack_store::codec::encode(codec, &chunks[item], out).expect("Blosc works"),
@@ -234,7 +234,7 @@ fn bare_encode(chunks: &[Vec<u8>], codec: &Codec, jobs: usize, stored: &mut Vec<
     time
 }
 
-fn bare_decode(dataset: &Path, jobs: usize) -> f64 {
+fn bare_decode(dataset: &Path, threads: usize) -> f64 {
     let dataset = Dataset::open(dataset).expect("a dataset");
     let array = &dataset.stacks()[0].image;
     let chunks = array.grid().chunks_per_sample();
@@ -250,7 +250,7 @@ fn bare_decode(dataset: &Path, jobs: usize) -> f64 {
     }
     let out = || vec![0u8; array.chunk_bytes()];
     seconds(|| {
-        parallel(frames.len(), jobs, out, |out, item| {
+        parallel(frames.len(), threads, out, |out, item| {
             hsipack_store::codec::decode_frame(&frames[item], out).expect("sound")
         })
     })

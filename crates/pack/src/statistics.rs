@@ -24,7 +24,7 @@ pub struct StatisticsOptions {
     /// Ids of the samples, in any order; all samples if `None`. Each sample counts once.
     pub samples: Option<Vec<usize>>,
     /// Number of threads.
-    pub jobs: usize,
+    pub threads: usize,
 }
 
 impl StatisticsOptions {
@@ -34,7 +34,7 @@ impl StatisticsOptions {
             dataset: dataset.into(),
             as_of: None,
             samples: None,
-            jobs: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
 }
@@ -58,7 +58,8 @@ pub fn statistics(
     let ids = chosen(&dataset, options.samples.clone())?;
     let pieces = pieces(&dataset, &ids, total)?;
     let read = |values: &mut Values, piece: &Piece| read(&dataset, piece, values, progress);
-    let parts = threads::in_turn(options.jobs, "statistics", pieces.iter(), Values::default, read)?;
+    let parts =
+        threads::in_turn(options.threads, "statistics", pieces.iter(), Values::default, read)?;
     let mut all: Vec<(usize, BandStats)> = Vec::new();
     for (piece, part) in pieces.iter().zip(parts) {
         match all.iter_mut().find(|(stack, _)| *stack == piece.stack) {

@@ -58,8 +58,8 @@ pub fn card(options: &CardOptions) -> Result<Card> {
         None => About::default(),
     };
     let folder = output_folder(options)?;
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let facts = Facts::of(&options.dataset, &about, jobs)?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let facts = Facts::of(&options.dataset, &about, threads)?;
     let mut texts = vec![
         ("README.md".to_owned(), readme::text(&facts, &about)),
         ("croissant.json".to_owned(), croissant::text(&facts, &about)),
@@ -107,6 +107,7 @@ fn output_folder(options: &CardOptions) -> Result<PathBuf> {
 /// Draws the contact sheet.
 fn draw(dataset: &Path, picture: &Path) -> Result<()> {
     preview::preview(&PreviewOptions {
+        mask_file: None,
         path: dataset.display().to_string(),
         output: picture.to_owned(),
         sample: None,

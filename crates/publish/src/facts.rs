@@ -117,14 +117,14 @@ impl Facts {
     ///
     /// # Errors
     /// If the dataset cannot be opened or a mask cannot be read.
-    pub(crate) fn of(path: &Path, about: &About, jobs: usize) -> Result<Self> {
+    pub(crate) fn of(path: &Path, about: &About, threads: usize) -> Result<Self> {
         let dataset = Dataset::open(path)?;
         let pinned = dataset.path();
         let report = DatasetReport::new(&dataset)?;
         let mut facts = Self {
             folder: folder_name(path)?,
             bands: dataset.stacks().iter().map(bands).collect(),
-            masks: masks(pinned, &report, jobs)?,
+            masks: masks(pinned, &report, threads)?,
             formats: BTreeSet::new(),
             units: BTreeSet::new(),
             sensors: BTreeSet::new(),
@@ -184,7 +184,7 @@ fn bands(stack: &hsipack_store::Stack) -> Vec<Band> {
 }
 
 /// All masks, by name, each with its classes in ascending order.
-fn masks(path: &Path, report: &DatasetReport, jobs: usize) -> Result<Vec<MaskClasses>> {
+fn masks(path: &Path, report: &DatasetReport, threads: usize) -> Result<Vec<MaskClasses>> {
     let dataset = hsipack_read::Dataset::open(path)?;
     if dataset.fingerprint() != report.fingerprint {
         return Err(changed(path));
@@ -204,7 +204,7 @@ fn masks(path: &Path, report: &DatasetReport, jobs: usize) -> Result<Vec<MaskCla
             dataset.stacks()[dataset.samples().stack(*sample)].image.shape().pixels() as u64
         };
         let mut counts: BTreeMap<u32, ClassPixels> = dataset
-            .class_pixels(&samples, name, None, jobs)?
+            .class_pixels(&samples, name, None, threads)?
             .into_iter()
             .map(|class| (class.id, class))
             .collect();

@@ -347,7 +347,7 @@ fn classes(mask: &MaskClasses) -> String {
     let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
     let more = match mask.classes.len() {
         0..=SHOWN => String::new(),
-        all => format!("\nThere are {all} classes; `hsipack info --classes` lists all.\n"),
+        all => format!("\nThere are {all} classes; `hsipack info --count-classes` lists all.\n"),
     };
     let note = if mask.has_layers { "A pixel may be in several layers.\n\n" } else { "" };
     format!("### Mask {}\n\n{note}{}{more}\n", escaped(&mask.name), table(&heads, rows))

@@ -253,21 +253,21 @@ impl Dataset {
     }
 
     /// Pixels per class of a mask in the samples `ids` (all if `None`): id, name and count.
-    #[pyo3(signature = (ids, mask, new, jobs))]
+    #[pyo3(signature = (ids, mask, new, threads))]
     fn class_pixels(
         &self,
         py: Python<'_>,
         ids: Option<Vec<usize>>,
         mask: String,
         new: Option<&Bound<'_, PyDict>>,
-        jobs: Option<usize>,
+        threads: Option<usize>,
     ) -> PyResult<Vec<(u32, Option<String>, u64)>> {
         let dataset = self.get(py)?;
         let ids = ids.unwrap_or_else(|| (0..dataset.len()).collect());
         let new: Option<NewIds> = new.map(options::read).transpose()?;
-        let jobs =
-            jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        let count = move || dataset.class_pixels(&ids, &mask, new.as_ref(), jobs);
+        let threads =
+            threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let count = move || dataset.class_pixels(&ids, &mask, new.as_ref(), threads);
         let counted = patiently(py, count)?.or_raise(py)?;
         Ok(counted.into_iter().map(|class| (class.id, class.name, class.pixels)).collect())
     }

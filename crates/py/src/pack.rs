@@ -133,12 +133,12 @@ pub fn work_part(
     plan: PathBuf,
     part: usize,
     of: usize,
-    jobs: usize,
-    memory: Option<usize>,
+    threads: usize,
+    buffer_size: Option<usize>,
 ) -> PyResult<String> {
     let mut options = WorkOptions::new(Part::new(part, of).or_raise(py)?);
-    options.jobs = jobs.max(1);
-    options.memory = memory.unwrap_or(options.memory);
+    options.threads = threads.max(1);
+    options.buffer_size = buffer_size.unwrap_or(options.buffer_size);
     let work = move |progress: &Progress| parts::work(&plan, &options, progress, &|_| {});
     supervised(py, work, &AtomicU64::new(0), None, true).map(|report| json(&report))
 }
@@ -172,11 +172,11 @@ pub fn validate(
     quick: bool,
     source: bool,
     source_root: Option<PathBuf>,
-    jobs: Option<usize>,
+    threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<String> {
-    let jobs = jobs.unwrap_or(ValidateOptions::default().jobs).max(1);
-    let options = ValidateOptions { quick, source, source_root, jobs };
+    let threads = threads.unwrap_or(ValidateOptions::default().threads).max(1);
+    let options = ValidateOptions { quick, source, source_root, threads };
     let work = move |progress: &Progress| validation::validate(&path, &options, progress);
     supervised(py, work, &AtomicU64::new(0), progress, false).map(|report| json(&report))
 }
@@ -196,10 +196,10 @@ pub fn validate_part(
     source_root: Option<PathBuf>,
     part: usize,
     of: usize,
-    jobs: usize,
+    threads: usize,
 ) -> PyResult<(u64, String)> {
     let part = Part::new(part, of).or_raise(py)?;
-    let options = ValidateOptions { quick: false, source, source_root, jobs: jobs.max(1) };
+    let options = ValidateOptions { quick: false, source, source_root, threads: threads.max(1) };
     let work =
         move |progress: &Progress| checked_parts::validate_part(&path, &options, part, progress);
     let found = supervised(py, work, &AtomicU64::new(0), None, false)?;
@@ -236,7 +236,7 @@ pub struct SpectraSettings {
     min_pixels: u64,
     ignore: Vec<u32>,
     background: bool,
-    jobs: Option<usize>,
+    threads: Option<usize>,
     output: Option<PathBuf>,
     force: bool,
 }
@@ -252,7 +252,7 @@ impl SpectraSettings {
             min_pixels: self.min_pixels,
             ignore: self.ignore,
             background: self.background,
-            jobs: self.jobs.unwrap_or(defaults.jobs),
+            threads: self.threads.unwrap_or(defaults.threads),
             ..defaults
         };
         let output = self.output.map(|path| Output::new(path, self.force)).transpose()?;

@@ -19,7 +19,7 @@ struct Settings {
     dataset: PathBuf,
     as_of: Option<String>,
     samples: Option<Vec<usize>>,
-    jobs: Option<usize>,
+    threads: Option<usize>,
 }
 
 /// Statistics of the stored values of chosen samples as JSON: for every stack with such samples, its number and the
@@ -35,7 +35,7 @@ pub fn sample_statistics(
     let options = StatisticsOptions {
         as_of: settings.as_of,
         samples: settings.samples,
-        jobs: settings.jobs.unwrap_or(defaults.jobs),
+        threads: settings.threads.unwrap_or(defaults.threads),
         ..defaults
     };
     let total = Arc::new(AtomicU64::new(0));

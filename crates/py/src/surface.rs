@@ -23,7 +23,6 @@ fn taker(option: Opt) -> Taker {
     let crop = |of, name| Taker::Crop { of, name };
     let shell = |command| Taker::Shell { command };
     match option {
-        Opt::NewClasses => Taker::Argument("classes"),
         Opt::Order => Taker::Argument("sampler"),
         Opt::Patch => Taker::Argument("crop"),
         Opt::Threads => Taker::Argument("num_threads"),
@@ -32,11 +31,11 @@ fn taker(option: Opt) -> Taker {
         Opt::MinLabelled => crop("RandomCrop", "min_labelled"),
         Opt::GridStep => crop("GridCrop", "step"),
         Opt::GridPad => crop("GridCrop", "pad"),
-        Opt::Pad | Opt::Classes | Opt::Ignore | Opt::PerClass => {
+        Opt::Pad | Opt::OnlyClasses | Opt::Ignore | Opt::PerClass => {
             crop("LabelledPatches", option.name())
         }
         Opt::Plan => shell("convert"),
-        Opt::Sample => shell("preview"),
+        Opt::Sample | Opt::MaskFile => shell("preview"),
         Opt::RateLimit | Opt::Json => shell("read"),
         Opt::WorkDir | Opt::Cubes | Opt::Workers | Opt::Strategies => shell("bench"),
         Opt::Strategy | Opt::LoadTime => shell("simulate"),

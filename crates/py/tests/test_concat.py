@@ -83,12 +83,12 @@ def test_batches_are_those_of_their_dataset(joined: hsipack.Concat) -> None:
 
 
 def test_labels_are_places_among_the_classes_of_all(joined: hsipack.Concat) -> None:
-    assert joined.classes == ["artefact", "healthy", "tumour"]
+    assert joined.label_names == ["artefact", "healthy", "tumour"]
     with make(joined) as loader:
         for batch in loader:
             dataset = joined.datasets[batch["dataset"]]
             labels = [dataset.samples[one]["label"] for one in batch["id"].tolist()]
-            assert [joined.classes[label] for label in batch["label"]] == labels
+            assert [joined.label_names[label] for label in batch["label"]] == labels
     assert [joined[place]["label"] for place in (CUBES, CUBES + 1)] == [2, 0]
     assert joined[-1]["dataset"] == 1
     assert len(joined) == len(list(joined)) == CUBES + 7

@@ -35,7 +35,7 @@ def test_samples_are_what_zarr_reads_and_what_was_packed(dataset: str) -> None:
         assert sample["layers"].dtype == torch.bool
         np.testing.assert_array_equal(sample["layers"].numpy(), expected)
         assert (sample["id"], sample["name"]) == (number, f"cube_{number:02}")
-        assert ds.classes[sample["label"]] == ("healthy", "tumour")[number // 2 % 2]
+        assert ds.label_names[sample["label"]] == ("healthy", "tumour")[number // 2 % 2]
 
 
 def test_what_is_known_of_the_samples_makes_a_table(dataset: str) -> None:

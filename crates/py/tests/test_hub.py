@@ -102,8 +102,8 @@ def test_revisions_are_branches_tags_and_pull_requests(hub: Hub, dataset: str) -
 def test_the_command_reads_there(hub: Hub, dataset: str, tmp_path: Path) -> None:
     commit = hub.push("ada/command", Path(dataset), NAME)
     url = f"hf://datasets/ada/command/{NAME}"
-    report = json.loads(command("info", url, "--json", "--classes").stdout)
-    here = json.loads(command("info", dataset, "--json", "--classes").stdout)
+    report = json.loads(command("info", url, "--json", "--count-classes").stdout)
+    here = json.loads(command("info", dataset, "--json", "--count-classes").stdout)
     assert report.pop("path") == f"hf://datasets/ada/command@{commit}/{NAME}"
     here.pop("path")
     assert report == here

@@ -36,8 +36,8 @@ def test_pixels_of_classes(ds: hsipack.Dataset) -> None:
     for split in (["train"], ["val"], ["train", "val"]):
         numbers = ds.split(split).ids
         assert ds.class_counts("labels", split) == counted(numbers)
-        assert ds.split(split).class_counts("labels", jobs=3) == counted(numbers)
-    assert ds.class_counts("labels", classes={2: 9}, ignore=255) == {
+        assert ds.split(split).class_counts("labels", num_threads=3) == counted(numbers)
+    assert ds.class_counts("labels", remap_classes={2: 9}, other_class=255) == {
         9: counted(range(CUBES))[2],
         255: counted(range(CUBES))[0] + counted(range(CUBES))[1],
     }
@@ -102,7 +102,9 @@ def test_masks_get_new_ids(
     ds: hsipack.Dataset, classes: dict[int, int], ignore: int | None
 ) -> None:
     for own in (classes, {"labels": classes}):
-        with Loader(ds.with_masks(classes=own, ignore=ignore), 5, device="cpu") as loader:
+        with Loader(
+            ds.with_masks(remap_classes=own, other_class=ignore), 5, device="cpu"
+        ) as loader:
             for batch in loader:
                 assert batch["labels"].dtype == torch.uint8
                 for one, mask in zip(batch["id"].tolist(), batch["labels"], strict=True):
@@ -114,7 +116,7 @@ def test_masks_get_new_ids(
 def test_new_ids_survive_crops_pickling_and_a_cache(ds: hsipack.Dataset) -> None:
     options: dict[str, Any] = {"crop": (8, 6), "shuffle": True, "device": "cpu", "seed": 3}
     plain = Loader(ds, 4, **options)
-    other_ids = ds.with_masks(classes={1: 7}, ignore=9)
+    other_ids = ds.with_masks(remap_classes={1: 7}, other_class=9)
     new = pickle.loads(pickle.dumps(Loader(other_ids, 4, **options)))
     for _ in range(3):  # the third epoch comes from the cache
         for one, other in zip(plain, new, strict=True):
@@ -133,7 +135,7 @@ def test_labels_of_patches_get_new_ids_and_windows_stay(ds: hsipack.Dataset) -> 
         "sampler": "class_balanced",
         "seed": 0,
     }
-    other_ids = ds.with_masks(classes={2: 0})
+    other_ids = ds.with_masks(remap_classes={2: 0})
     with Loader(ds, 16, **options) as plain, Loader(other_ids, 16, **options) as new:
         found: Counter[int] = Counter()
         for one, other in zip(plain, new, strict=True):
@@ -149,15 +151,15 @@ def test_new_ids_that_mean_nothing_are_refused(ds: hsipack.Dataset) -> None:
             Loader(ds.with_masks(**options), 4, device="cpu")
         return str(raised.value)
 
-    assert "ignore=255 without classes" in fault(ignore=255)
-    assert "classes=3" in fault(classes=3)
-    assert "does not name its classes" in fault(classes={"tumour": 1})
-    assert "class id 256 is too large: mask labels is uint8" in fault(classes={1: 256})
-    assert "classes[1]=-100" in fault(classes={1: -100})
-    assert "boolean layers" in fault(classes={"layers": {1: 2}})
-    assert "which is not read" in fault(classes={"organs": {1: 2}}, masks=["layers"])
-    assert "classes need a mask" in fault(classes={1: 2}, masks=["layers"])
-    assert "ids by mask name" in fault(classes={"labels": {1: 2}, 3: 4})
+    assert "other_class=255 without remap_classes" in fault(other_class=255)
+    assert "remap_classes=3" in fault(remap_classes=3)
+    assert "does not name its classes" in fault(remap_classes={"tumour": 1})
+    assert "class id 256 is too large: mask labels is uint8" in fault(remap_classes={1: 256})
+    assert "remap_classes[1]=-100" in fault(remap_classes={1: -100})
+    assert "boolean layers" in fault(remap_classes={"layers": {1: 2}})
+    assert "which is not read" in fault(remap_classes={"organs": {1: 2}}, masks=["layers"])
+    assert "remap_classes needs a mask" in fault(remap_classes={1: 2}, masks=["layers"])
+    assert "ids by mask name" in fault(remap_classes={"labels": {1: 2}, 3: 4})
 
 
 def test_conditions_choose_samples(ds: hsipack.Dataset) -> None:
@@ -212,7 +214,7 @@ def test_classes_are_packed_with_other_ids(
 ) -> None:
     path = tmp_path / "new.hsipack"
     classes = {"labels": {2: 9, "*": 4}}
-    hsipack.convert(cubes, path, mask=masks, classes=classes)
+    hsipack.convert(cubes, path, mask=masks, remap_classes=classes)
     ds = hsipack.open(path, output="numpy")
     for number in (0, 5):
         want = np.where(labels(number) == 2, 9, 4)
@@ -224,10 +226,10 @@ def test_classes_are_packed_with_other_ids(
         ({1.5: 1}, "classes=1.5"),
         ({"bones": {1: 2}}, "mask bones, which is not packed"),
         ({"tumour": 2}, "does not name its classes"),
-        (3, "classes=3"),
+        (3, "remap_classes=3"),
     ]:
         with pytest.raises(ConflictError, match=what):
-            hsipack.convert(cubes, tmp_path / "no", mask=only, classes=wrong)  # type: ignore[arg-type]
+            hsipack.convert(cubes, tmp_path / "no", mask=only, remap_classes=wrong)  # type: ignore[arg-type]
 
 
 def test_values_that_are_no_class_ids_get_one(tmp_path: Path) -> None:
@@ -235,7 +237,7 @@ def test_values_that_are_no_class_ids_get_one(tmp_path: Path) -> None:
     np.save(tmp_path / "gt.npy", np.array([[0, -1, np.nan, 1]] * 3))
     mask = str(tmp_path / "gt.npy")
     classes = {-1: 255, np.nan: 7, np.int64(-2): 0}
-    hsipack.convert(tmp_path / "c.npy", tmp_path / "d", mask=mask, classes=classes)
+    hsipack.convert(tmp_path / "c.npy", tmp_path / "d", mask=mask, remap_classes=classes)
     ds = hsipack.open(tmp_path / "d", output="numpy")
     assert np.array_equal(ds[0]["mask"], [[0, 255, 7, 1]] * 3)
 
@@ -277,10 +279,10 @@ def test_stacks_without_names_are_refused_where_classes_are_named(tmp_path: Path
     options: dict[str, Any] = {"device": "cpu", "output": "numpy"}
     ds = hsipack.open(path)
     with pytest.raises(ConflictError, match="stack 6x5x4 does not name the classes of mask gt"):
-        Loader(ds.with_masks(classes=new, ignore=255), 1, **options)
-    named = Loader(ds.select([1]).with_masks(classes=new, ignore=255), 1, **options)
+        Loader(ds.with_masks(remap_classes=new, other_class=255), 1, **options)
+    named = Loader(ds.select([1]).with_masks(remap_classes=new, other_class=255), 1, **options)
     assert set(np.unique(next(iter(named))["gt"]).tolist()) == {0, 1, 255}
-    both = Loader(ds.with_masks(classes={2: 0, 1: 1}, ignore=255), 1, **options)
+    both = Loader(ds.with_masks(remap_classes={2: 0, 1: 1}, other_class=255), 1, **options)
     assert [np.unique(batch["gt"]).tolist() for batch in both] == [[0, 1, 255]] * 2
 
 

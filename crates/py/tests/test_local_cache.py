@@ -106,12 +106,12 @@ def test_what_was_fetched_is_not_fetched_again(
     for file in cache.rglob("*"):
         assert not file.is_file() or SECRET.encode() not in file.read_bytes()
 
-    shown = json.loads(command("cache", str(cache), "--json").stdout)
+    shown = json.loads(command("local-cache", str(cache), "--json").stdout)
     assert shown["bytes"] == used["total_bytes"]
     assert [(entry["url"], entry["in_use"]) for entry in shown["datasets"]] == [(url, True)]
-    assert "being read now" in command("cache", str(cache)).stdout
-    assert json.loads(command("cache", str(cache), "--clear", "--json").stdout)["bytes"] > 0
-    cleared = json.loads(command("cache", str(cache), "--clear-all", "--json").stdout)
+    assert "being read now" in command("local-cache", str(cache)).stdout
+    assert json.loads(command("local-cache", str(cache), "--clear", "--json").stdout)["bytes"] > 0
+    cleared = json.loads(command("local-cache", str(cache), "--clear-all", "--json").stdout)
     assert (cleared["bytes"], cleared["deleted_bytes"]) == (0, used["total_bytes"])
     assert np.array_equal(again[7]["image"], want[7]["image"])
 
@@ -159,7 +159,7 @@ def test_wrong_folders_and_sizes_are_refused(s3: S3, url: str, tmp_path: Path) -
         hsipack.open(url, local_cache_size=5)
     with pytest.raises(hsipack.ConflictError, match="local_cache_size"):
         opened(s3, url, tmp_path / "cache", -1)
-    refused = command("cache", str(tmp_path / "thesis"), "--clear-all")
+    refused = command("local-cache", str(tmp_path / "thesis"), "--clear-all")
     assert refused.returncode == 1
     assert "not a local cache" in refused.stderr
     assert (tmp_path / "thesis" / "thesis.tex").exists()
@@ -208,7 +208,7 @@ def test_processes_that_are_killed_leave_nothing_that_needs_repair(
             process.communicate(timeout=120)
         blocks = [file for file in cache.rglob("*-*-*") if "." not in file.name]
         assert sum(file.stat().st_size for file in blocks) <= 6_000_000
-        checked = command("cache", str(cache), "--check", "--json")
+        checked = command("local-cache", str(cache), "--check", "--json")
         assert checked.returncode == 0, checked.stdout
         # The count agrees with the files after someone opens the cache again and reads to the end.
         # Before that, blocks are still added.

@@ -234,7 +234,7 @@ def test_stitched_maps_lie_where_their_cubes_do(
 ) -> None:
     crop = hsipack.GridCrop(8, overlap=3)
     with hsipack.Loader(scene, 6, crop=crop, output="numpy") as loader:
-        stitcher = hsipack.Stitcher(loader, classes=True, output=tmp_path / "arrays")
+        stitcher = hsipack.Stitcher(loader, class_ids=True, output=tmp_path / "arrays")
         for batch in loader:
             stitcher.add(batch, batch["image"])
         files = stitcher.write(tmp_path / "maps", form, names=["a", "b", "c", "d"])

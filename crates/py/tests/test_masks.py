@@ -145,7 +145,7 @@ def test_a_function_of_samples_makes_a_mask(own_dataset: Path) -> None:
         seen.append(sample["name"])
         return bright(sample)
 
-    report = hsipack.add_mask(own_dataset, "bright", ids, classes=["dark", "bright"])
+    report = hsipack.add_mask(own_dataset, "bright", ids, class_names=["dark", "bright"])
     assert (report.mask, report.samples, report.replaced) == ("bright", CUBES, False)
     ds = hsipack.open(own_dataset)
     assert seen == [sample["name"] for sample in ds.samples]

@@ -440,7 +440,7 @@ def test_columns_and_pad_are_short_for_what_they_stand_for(dataset: str) -> None
 def test_samples_and_batches_follow_what_the_dataset_says(dataset: str) -> None:
     ds = hsipack.open(dataset, split="val", output="torch")
     read = ds.select(columns=["age", "smoker", "group"], bands=[5, 1], physical=True)
-    read = read.with_masks(classes={2: 9}, ignore=7, dtype=torch.int64, layers=False)
+    read = read.with_masks(remap_classes={2: 9}, other_class=7, dtype=torch.int64, layers=False)
     with make(read, 3, dtype=torch.float16) as loader:
         (batch,) = loader
     for place, sample in enumerate(read):
@@ -456,7 +456,7 @@ def test_samples_and_batches_follow_what_the_dataset_says(dataset: str) -> None:
     again = pickle.loads(pickle.dumps(read))
     assert torch.equal(again[1]["labels"], read[1]["labels"])
     assert (again[1]["age"], again.select([1])[0]["age"]) == (read[1]["age"], read[1]["age"])
-    numpy = hsipack.open(dataset, output="numpy").with_masks("labels", classes={1: 3})
+    numpy = hsipack.open(dataset, output="numpy").with_masks("labels", remap_classes={1: 3})
     assert numpy[0]["labels"].dtype == np.uint8
     assert set(np.unique(numpy[0]["labels"])) <= {0, 2, 3}
     assert read.select(columns=[])[0].keys() == ds[0].keys()
@@ -511,7 +511,7 @@ def test_wrong_values_of_datasets_and_their_methods(dataset: str) -> None:
         (lambda: loader.set_epoch("3"), "epoch='3'"),
         (lambda: loader.load_state_dict("state"), "state='state'"),
         (lambda: hsipack.validate(None), "path=None"),
-        (lambda: hsipack.validate(dataset, jobs=0), "jobs=0"),
+        (lambda: hsipack.validate(dataset, num_threads=0), "num_threads=0"),
         (lambda: hsipack.validate(dataset, quick="yes"), "quick='yes'"),
         (lambda: hsipack.validate(dataset, progress=True), "progress=True"),
     ]
@@ -541,14 +541,14 @@ PACKING: list[tuple[dict[str, Any], str]] = [
     ({"exclude": 5}, "exclude=5"),
     ({"dtype": 5}, "dtype=5"),
     ({"scale": None}, "scale=None"),
-    ({"nodata": [1]}, r"nodata=\[1\]"),
+    ({"fill": [1]}, r"fill=\[1\]"),
     ({"keep_bits": 7.5}, "keep_bits=7.5"),
     ({"chunk": "8x8"}, "chunk='8x8'"),
     ({"chunk": 0}, "chunk=0"),
     ({"level": "high"}, "level='high'"),
     ({"level": -1}, "level=-1"),
-    ({"jobs": 0}, "jobs=0"),
-    ({"memory": "1GB"}, "memory='1GB'"),
+    ({"num_threads": 0}, "num_threads=0"),
+    ({"buffer_size": "1GB"}, "buffer_size='1GB'"),
     ({"shard_size": 0.5}, "shard_size=0.5"),
     ({"codec": 4}, "codec=4"),
     ({"white_reflectance": "bright"}, "white_reflectance='bright'"),
@@ -577,7 +577,7 @@ def test_packing_takes_what_is_plainly_meant(cubes: Path, tmp_path: Path) -> Non
         bands=np.array([6, 0]),
         dtype=np.float32,
         chunk=np.int64(8),
-        jobs=np.int64(2),
+        num_threads=np.int64(2),
     )
     assert report.cubes == 10
     ds = hsipack.open(path)
@@ -676,7 +676,7 @@ def test_options_of_convert_are_those_of_the_library() -> None:
     fields = json.loads(_hsipack.convert_defaults())
     # The command is recorded by the package. Two options select bands.
     del fields["command"]
-    fields |= {"wavelengths": fields["bands"]}
+    fields |= {"wavelengths": fields["bands"], "num_threads": fields.pop("threads")}
     parameters = dict(inspect.signature(hsipack.convert).parameters)
     for of_python in ("executor", "progress", "storage_options"):
         del parameters[of_python]
@@ -685,6 +685,39 @@ def test_options_of_convert_are_those_of_the_library() -> None:
         if parameter.default not in (None, inspect.Parameter.empty):
             expected = fields[name]
             assert parameter.default == (tuple(expected) if expected == [] else expected), name
+
+
+def test_old_names_of_arguments_are_errors_with_the_new_ones(dataset: str, cubes: Path) -> None:
+    ds = hsipack.open(dataset)
+    calls: list[tuple[Callable[[], Any], str]] = [
+        (lambda: hsipack.convert(cubes, "new", jobs=2), "write num_threads="),  # type: ignore[call-arg]
+        (lambda: hsipack.pack([], "new", ignore_value=0), "write nodata="),  # type: ignore[call-arg]
+        (lambda: hsipack.validate(dataset, jobs=2), "write num_threads="),  # type: ignore[call-arg]
+        (lambda: ds.with_masks(classes={1: 2}), "write remap_classes="),  # type: ignore[call-arg]
+        (lambda: ds.class_counts("labels", jobs=1), "write num_threads="),  # type: ignore[call-arg]
+        (lambda: hsipack.Stitcher(ds, classes=True), "write class_ids="),  # type: ignore[call-arg]
+        (
+            lambda: hsipack.LabelledPatches(3, mask="labels", classes=[1]),  # type: ignore[call-arg]
+            "LabelledPatches has no argument classes .write only_classes=",
+        ),
+    ]
+    for call, message in calls:
+        with pytest.raises(TypeError, match=message):
+            call()
+    with pytest.raises(hsipack.ConflictError, match="fill decides how missing values are packed"):
+        hsipack.convert(cubes, "new", nodata="nan")  # type: ignore[arg-type]
+    with pytest.raises(AttributeError, match=r"write \.label_names"):
+        _ = ds.classes
+    with pytest.raises(AttributeError, match=r"has no attribute 'shape'$"):
+        _ = ds.shape
+
+
+def test_a_loader_takes_the_short_names_of_published_programs(dataset: str) -> None:
+    def ids(**names: Any) -> list[int]:
+        with make(dataset, masks="labels", **names) as loader:
+            return sorted({int(one) for batch in loader for one in batch["labels"].unique()})
+
+    assert ids(classes={1: 2}, ignore=9) == ids(remap_classes={1: 2}, other_class=9) == [2, 9]
 
 
 def test_options_of_pack_are_those_of_convert() -> None:
@@ -713,7 +746,7 @@ def test_what_a_dataset_says_can_be_said_to_the_loader(gappy: Path) -> None:
 
 
 def test_short_cuts_to_masks_keep_what_the_dataset_says(dataset: Path) -> None:
-    ds = hsipack.open(dataset).with_masks(dtype=torch.int64, classes={1: 3}, ignore=9)
+    ds = hsipack.open(dataset).with_masks(dtype=torch.int64, remap_classes={1: 3}, other_class=9)
     loader = hsipack.Loader(ds, 2, device="cpu", ignore=8)
     mask = next(iter(loader))[ds.masks[0]]
     assert mask.dtype == torch.int64

@@ -144,7 +144,7 @@ def test_it_goes_on_after_an_error(tmp_path: Path) -> None:
         hsipack.ConflictError, match=r"conversion with different options \(repeat the call"
     ):
         hsipack.pack(all_of(), path, resume=True, normalize="snv")
-    report = hsipack.pack(all_of(), path, scratch_size=50_000, resume=True, jobs=1)
+    report = hsipack.pack(all_of(), path, scratch_size=50_000, resume=True, num_threads=1)
     assert report.cubes == CUBES
     # Some cubes were packed before.
     assert report.packed_bytes < CUBES * ROWS * COLUMNS * BANDS * 2
@@ -236,7 +236,7 @@ def test_what_is_wrong_with_a_group_is_told_with_the_cubes_name(tmp_path: Path) 
     assert str(caught.value).startswith("day 1/scan 1: band 0 is at 405.25 nm, but at 400.25 nm")
     array = np.full((2, 3, 4), np.nan, np.float32)
     with pytest.raises(hsipack.Error, match="has no value") as caught:
-        hsipack.pack([("holes", array)], tmp_path / "packed", nodata="error")
+        hsipack.pack([("holes", array)], tmp_path / "packed", fill="error")
     assert str(caught.value).startswith("holes: ")
     assert "packing" not in str(caught.value)
 
@@ -314,7 +314,7 @@ def test_missing_values_are_no_values(tmp_path: Path, missing: Any) -> None:
     cubes = [("a", cube(0), known), ("b", cube(1), dict.fromkeys(columns, missing))]
     hsipack.pack(cubes, tmp_path / "packed")
     ds = hsipack.open(tmp_path / "packed")
-    assert (ds.splits, ds.groups, ds.classes) == (["train"], ["g"], ["x"])
+    assert (ds.splits, ds.groups, ds.label_names) == (["train"], ["g"], ["x"])
     assert {ds.samples[1].get(column) for column in columns} == {None}
     assert {column: ds.samples[0][column] for column in columns} == known
 

@@ -122,7 +122,7 @@ def test_labels_take_turns_and_have_other_ids(regions: str) -> None:
     with Loader(regions, 20, sampler="class_balanced", **options) as loader:
         counts = Counter(label for batch in loader for label in batch["label"].tolist())
     assert counts == {1: 100, 2: 100}
-    ds = hsipack.open(regions).with_masks(classes={1: 7})
+    ds = hsipack.open(regions).with_masks(remap_classes={1: 7})
     with Loader(ds, 20, **options) as loader:
         batch = next(iter(loader))
         assert set(batch["label"].tolist()) == {2, 7}

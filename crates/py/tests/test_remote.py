@@ -45,7 +45,7 @@ def test_samples_are_those_of_the_folder(s3: S3, url: str, dataset: str) -> None
     here, there = hsipack.open(dataset), opened(s3, url)
     assert (there.path, there.fingerprint, len(there)) == (url, here.fingerprint, len(here))
     assert there.wavelengths.tolist() == here.wavelengths.tolist()
-    assert there.classes == here.classes
+    assert there.label_names == here.label_names
     assert np.array_equal(there.stats.mean, here.stats.mean)
     for one, other in zip(here, there, strict=True):
         same(one, other)

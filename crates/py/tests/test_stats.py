@@ -51,7 +51,7 @@ def test_they_are_those_of_the_chosen_samples(dataset: str) -> None:
     ds = hsipack.open(dataset, output="numpy")
     for part in (ds, ds.select([7, 2, 3]), ds.select([7, 2]).select([1]), ds.split("val")):
         check(part.compute_stats(), pixels(part))
-        check(part.compute_stats(jobs=1), pixels(part))
+        check(part.compute_stats(num_threads=1), pixels(part))
     few = hsipack.open(dataset, output="numpy", bands=[5, 0])
     check(few.select([1, 4]).compute_stats(), pixels(few.select([1, 4])))
 
@@ -128,8 +128,8 @@ def test_what_is_wrong_is_named(dataset: str, own_dataset: Path, tmp_path: Path)
     ds = hsipack.open(dataset)
     with pytest.raises(hsipack.ConflictError, match="there are no samples"):
         ds.select([]).compute_stats()
-    with pytest.raises(hsipack.ConflictError, match="jobs"):
-        ds.compute_stats(jobs=0)
+    with pytest.raises(hsipack.ConflictError, match="num_threads"):
+        ds.compute_stats(num_threads=0)
     with pytest.raises(hsipack.ConflictError, match=r"\(mean, std\), or an hsipack.Stats"):
         hsipack.Loader(ds, 2, normalize=3, device="cpu")  # type: ignore[arg-type]
 

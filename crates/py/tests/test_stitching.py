@@ -171,7 +171,7 @@ def test_a_network_sees_with_windows_what_it_sees_with_the_whole_cube(dataset: s
 def test_one_prediction_a_window_is_its_centres(dataset: str) -> None:
     for size in (1, 5, 4):
         with loader(dataset, 50, crop=LabelledPatches(size, mask="labels")) as batches:
-            stitcher = Stitcher(batches, classes=True)
+            stitcher = Stitcher(batches, class_ids=True)
             assert stitcher.report()["ordered"]
             for batch in batches:
                 stitcher.add(batch, np.eye(3, dtype=np.float32)[batch["label"]])
@@ -203,7 +203,7 @@ def test_classes_are_those_with_the_greatest_merged_score(dataset: str) -> None:
     batch = {"id": [2, 2], "window": [[0, 0, ROWS, COLUMNS]] * 2}
     want = scores.sum(axis=0).argmax(axis=0)
     for classes, ids in [(True, np.arange(4)), ([7, 300, 0, 2], np.array([7, 300, 0, 2]))]:
-        stitcher = Stitcher(hsipack.open(dataset).select([2]), classes=classes)
+        stitcher = Stitcher(hsipack.open(dataset).select([2]), class_ids=classes)
         stitcher.add(batch, scores)
         ((_, array),) = stitcher.maps()
         np.testing.assert_array_equal(array, ids[want])
@@ -213,7 +213,7 @@ def test_classes_are_those_with_the_greatest_merged_score(dataset: str) -> None:
 def test_scores_that_are_no_number_are_no_class(dataset: str) -> None:
     scores = np.ones((1, 2, ROWS, COLUMNS), np.float32)
     scores[0, 1, 4, 5] = np.nan
-    stitcher = Stitcher(hsipack.open(dataset).select([2]), classes=True, fill=9)
+    stitcher = Stitcher(hsipack.open(dataset).select([2]), class_ids=True, fill=9)
     stitcher.add({"id": [2], "window": [[0, 0, ROWS, COLUMNS]]}, scores)
     ((_, array),) = stitcher.maps()
     assert np.argwhere(array != 0).tolist() == [[4, 5]]
@@ -339,8 +339,8 @@ def test_meaningless_stitching_is_refused(dataset: str, tmp_path: Path) -> None:
     ds = hsipack.open(dataset)
     for options, match in [
         ({"merge": "median"}, "unknown merge 'median'.*mean, weighted, center"),
-        ({"classes": "all"}, "classes='all'"),
-        ({"classes": []}, r"classes=\[\]"),
+        ({"class_ids": "all"}, "class_ids='all'"),
+        ({"class_ids": []}, r"class_ids=\[\]"),
         ({"channels": 0}, "channels=0"),
         ({"fill": "x"}, "fill='x'"),
         ({"ordered": 1}, "ordered=1"),
@@ -370,11 +370,11 @@ def test_meaningless_stitching_is_refused(dataset: str, tmp_path: Path) -> None:
         (np.ones((2, 3, 8, 8)), {}, r"shape \(2, 3, 8, 8\) for 1 windows"),
         (np.ones((1, 3, 8, 7)), {}, "8x7 pixels for windows of 8x8"),
         (np.ones((1, 3, 8, 8)), {"channels": 4}, "3 channels after those of 4"),
-        (np.ones((1, 3, 8, 8)), {"classes": [1, 2]}, "2 class ids for predictions of 3"),
-        (np.ones((1, 8, 8)), {"classes": True}, "one channel"),
+        (np.ones((1, 3, 8, 8)), {"class_ids": [1, 2]}, "2 class ids for predictions of 3"),
+        (np.ones((1, 8, 8)), {"class_ids": True}, "one channel"),
         (np.ones((1, 3, 8, 8), np.complex64), {}, "complex64.*real numbers"),
         ([[1.0]], {}, r"predictions=\[\[1.0\]\]"),
-        (np.ones((1, 3, 8, 8)), {"fill": 300, "classes": True}, "fill=300 of uint8"),
+        (np.ones((1, 3, 8, 8)), {"fill": 300, "class_ids": True}, "fill=300 of uint8"),
     ],
 )
 def test_predictions_that_do_not_fit_are_refused(

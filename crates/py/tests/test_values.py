@@ -85,7 +85,7 @@ def test_convert_loader_and_augmentations_normalise_by_one_rule(how: str, tmp_pa
         check(next(iter(loader))["image"][0])
     # The value that replaces NaN is in no sum, in convert and in the loader.
     filled = np.nan_to_num(want, nan=7)
-    hsipack.convert(tmp_path / "cube.npy", tmp_path / "filled", normalize=how, nodata=7)
+    hsipack.convert(tmp_path / "cube.npy", tmp_path / "filled", normalize=how, fill=7)
     check(hsipack.open(tmp_path / "filled")[0]["image"], filled)
     loader = hsipack.Loader(hsipack.open(plain).select(nan=7), normalize=how, device="cpu")
     check(next(iter(loader))["image"][0], filled)

@@ -129,7 +129,7 @@ def test_classes_are_chosen_and_balanced(dataset: str) -> None:
         return dict(Counter(np.concatenate([batch["label"] for batch in made]).tolist()))
 
     every = Counter(np.concatenate([labels(number).ravel() for number in range(CUBES)]).tolist())
-    assert counts(classes=[2]) == {2: every[2]}
+    assert counts(only_classes=[2]) == {2: every[2]}
     assert counts(ignore=[1, 0]) == {2: every[2]}
     total = every[0] + every[1] + every[2]
     found = counts(ignore=[])
@@ -164,7 +164,7 @@ def test_an_epoch_goes_on_with_other_ranks(dataset: str) -> None:
 
 def test_patches_of_joined_datasets_keep_the_class_ids_of_their_masks(dataset: str) -> None:
     joined = hsipack.concat([dataset, dataset])
-    crop = LabelledPatches(3, mask="labels", classes=[2], per_class=20)
+    crop = LabelledPatches(3, mask="labels", only_classes=[2], per_class=20)
     with Loader(joined, 8, crop=crop, output="numpy") as loader:
         made = list(loader)
     assert {label for batch in made for label in batch["label"].tolist()} == {2}
@@ -260,7 +260,7 @@ def test_what_is_kept_in_memory_is_told(dataset: str) -> None:
         (LabelledPatches(3, mask="none"), 'has no mask "none"'),
         (LabelledPatches(3, mask="layers"), "holds boolean layers"),
         (
-            LabelledPatches(3, mask="labels", classes=[77]),
+            LabelledPatches(3, mask="labels", only_classes=[77]),
             "no pixel has one of the requested labels",
         ),
         (LabelledPatches(3, mask="labels", pad="mirror"), "pad='mirror'"),

@@ -23,7 +23,7 @@ export function compareSection(session) {
   });
   if (!two) {
     body.append(el('p', { class: 'muted hint' }, `This cube has ${masks.length ? 'one mask' : 'no mask'} with classes; two are needed. ` +
-      'Add masks in files with ', el('code', {}, "hsipack view … --mask 'predicted=predictions/{name}.npy'"), '.'));
+      'Add masks in files with ', el('code', {}, "hsipack view … --mask-file 'predicted=predictions/{name}.npy'"), '.'));
     return { node, stop() {} };
   }
   const choice = (name) => {

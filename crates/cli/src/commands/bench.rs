@@ -18,7 +18,7 @@ use hsipack_format::Result;
 use crate::parse;
 use crate::training::NetworkArg;
 
-/// Measure what each strategy against a starving accelerator gains, side by side on your cubes.
+/// Measure what each strategy against a starving accelerator gains.
 ///
 /// original: float32 files, read and augmented by CPU workers. +blosc: compressed. +fp16: half the bytes.
 /// +gpu-aug: augmented on the device. +ring-buffer: hsipack's loader.

@@ -8,7 +8,7 @@ use hsipack_publish::{Card, CardOptions, TEMPLATE, card};
 
 use crate::output;
 
-/// Write the files that a dataset needs to be published: a dataset card, Croissant and STAC.
+/// Write the dataset card, Croissant and STAC files of a dataset.
 ///
 /// README.md is a dataset card for the Hugging Face Hub and other readers: sensors, bands, splits, classes with their pixels,
 /// license, authors, and three lines that load the dataset; preview.png is its picture. croissant.json is Croissant 1.0:

@@ -9,8 +9,9 @@ use hsipack_pack::convert::parts;
 use super::convert;
 use crate::output;
 
-/// Turn the shards that workers wrote into a dataset: the last step of a conversion in parts.
+/// Turn the shards that workers wrote into a dataset.
 ///
+/// It is the last step of a conversion in parts.
 /// Every planned shard must have its receipt. If receipts are missing, they are listed and nothing changes. The dataset
 /// appears as a whole. Running the command again does nothing.
 #[derive(clap::Args)]

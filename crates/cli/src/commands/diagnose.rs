@@ -14,7 +14,7 @@ use crate::patches::PatchArgs;
 use crate::reading::LinkArgs;
 use crate::training::NetworkArg;
 
-/// Find out what training waits for: the disk, decoding, the copy, augmentation, or the step itself.
+/// Find out what training waits for, and what would help.
 ///
 /// Runs training steps at several levels. Each level replaces less of the pipeline by something kept ready: one
 /// batch on the device, one batch on the host, decoded samples, stored samples, nothing. If a level is slower than

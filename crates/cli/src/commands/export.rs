@@ -8,7 +8,7 @@ use hsipack_pack::export::{self, ExportOptions, Exported};
 
 use crate::output;
 
-/// Export one sample of a dataset to a file that other tools can open.
+/// Export a sample of a dataset to a file for other tools.
 ///
 /// The extension of FILE decides the format: .npy (float16, bit for bit, rows x columns x bands), .hdr or
 /// .img (ENVI header and data, float32), .tif (float32, the bands of a pixel side by side), .zarr (a folder

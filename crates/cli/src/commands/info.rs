@@ -40,7 +40,7 @@ pub struct Args {
 
     /// Count the pixels of every class of a dataset's masks, in all cubes and in each split. Reads all masks
     #[arg(long, conflicts_with = "quick")]
-    classes: bool,
+    count_classes: bool,
 
     /// Order of the axes of an array, such as byx [default: what the file says, otherwise yxb]
     ///
@@ -64,14 +64,14 @@ Keys of --json (null where unknown; wavelengths in nm, sizes in bytes, bands cou
             max_abs_wavelength_nm}
             masks[]{name,dtype,layers,class_names,stored_bytes}
             targets[]{name,dtype,channels,channel_names,unit,stored_bytes}
-  class_pixels (with --classes): by mask, pixels classes[]{id,name,pixels,splits{NAME: pixels}}
+  class_pixels (with --count-classes): by mask, pixels classes[]{id,name,pixels,splits{NAME: pixels}}
   wavelengths: count min_nm max_nm order fwhm_nm        values: min max nan inf ignored
 
 Examples:
   hsipack info scan.hdr
   hsipack info scene.h5::/reflectance/cube --quick
   hsipack info tissue.hsipack --json | jq .stacks[0].shape
-  hsipack info tissue.hsipack --classes";
+  hsipack info tissue.hsipack --count-classes";
 
 /// Runs the command.
 ///
@@ -89,7 +89,7 @@ fn describe(args: Args) -> Result<ExitCode> {
             output::report(&report, args.json, print_cube);
         }
         Target::Dataset(dataset) => {
-            let class_pixels = args.classes.then(|| pixels::count(&args.path)).transpose()?;
+            let class_pixels = args.count_classes.then(|| pixels::count(&args.path)).transpose()?;
             let report = Described { report: DatasetReport::new(&dataset)?, class_pixels };
             output::report(&report, args.json, |described| {
                 print_dataset(&described.report);

@@ -7,7 +7,7 @@ use hsipack_format::Result;
 use super::convert::layout::{self, Layout, SHIPPED};
 use crate::output;
 
-/// List the layouts of public datasets that `hsipack convert --layout` knows, or print one.
+/// List the layouts of public datasets for convert, or print one.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {

@@ -1,7 +1,6 @@
 //! The commands, one per file: their arguments, and how these become options of the libraries.
 
 pub mod bench;
-pub mod cache;
 pub mod card;
 pub mod commit;
 pub mod completions;
@@ -10,6 +9,7 @@ pub mod diagnose;
 pub mod export;
 pub mod info;
 pub mod layouts;
+pub mod local_cache;
 pub mod man;
 pub mod merge;
 pub mod preview;
@@ -18,6 +18,7 @@ pub mod repair;
 pub mod simulate;
 pub mod spectra;
 pub mod split;
+pub mod status;
 pub mod table;
 pub mod tune;
 pub mod validate;

@@ -32,10 +32,13 @@ pub struct Args {
     #[arg(long, value_name = "N|NAME")]
     sample: Option<String>,
 
-    /// Mask to draw: its name in a dataset; for a cube a file, or file::variable (PNG, NumPy, MATLAB, ENVI,
-    /// TIFF, HDF5) [default: the first mask of a sample; none on contact sheets and for cubes]
-    #[arg(long, value_name = "NAME|FILE")]
+    /// Mask of the dataset to draw [default: the first mask of a sample; none on contact sheets]
+    #[arg(long, value_name = "NAME")]
     mask: Option<String>,
+
+    /// Mask of a cube to draw: a file, or file::variable (PNG, NumPy, MATLAB, ENVI, TIFF, HDF5) [default: none]
+    #[arg(long, value_name = "FILE", conflicts_with = "mask")]
+    mask_file: Option<String>,
 
     /// Draw samples of a dataset, and beside them the same samples augmented, as in the first epochs
     ///
@@ -61,7 +64,7 @@ pub struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  hsipack preview scan.hdr -o scan.png --mask scan_labels.png
+  hsipack preview scan.hdr -o scan.png --mask-file scan_labels.png
   hsipack preview pavia.mat::paviaU -o pavia.png
   hsipack preview tissue.hsipack -o sheet.png
   hsipack preview tissue.hsipack --sample 17 --mask organs -o 17.png
@@ -87,6 +90,7 @@ fn plain(args: Args) -> Result<Previewed> {
         output: args.output,
         sample: args.sample,
         mask: args.mask,
+        mask_file: args.mask_file,
         axes: args.axes,
         force: args.force,
     })

@@ -39,8 +39,9 @@ use report::Report;
 use source::Source;
 use stream::{End, Stream};
 
-/// Stream a dataset as a training run would, and report the speed and what limits it.
+/// Measure the loader: stream a dataset as a training run would.
 ///
+/// The report has the speed, and what limits it.
 /// Decoding threads fill a ring of batches. The command takes the batches one by one and discards each at
 /// once, or after --step-time, as if it trained. In a terminal, a live view shows the rates, how full the
 /// ring is, and what the threads do.
@@ -157,7 +158,7 @@ pub struct Args {
     link: LinkArgs,
 
     /// Keep data fetched from a server in this folder on the local disk, for the next epochs, other processes and later
-    /// runs. `hsipack cache DIR` shows what it holds
+    /// runs. `hsipack local-cache DIR` shows what it holds
     #[arg(long, value_name = "DIR", help_heading = "Reading")]
     local_cache: Option<PathBuf>,
 

@@ -26,8 +26,8 @@ pub struct Args {
     source_root: Option<PathBuf>,
 
     /// Number of threads for the validation before and after the repair [default: one per core]
-    #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
+    #[arg(short = 'j', long, alias = "jobs", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
 
     /// Print the report as one JSON object on stdout
     #[arg(long)]
@@ -42,7 +42,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let defaults = ValidateOptions::default();
     let options = ValidateOptions {
         source_root: args.source_root,
-        jobs: args.jobs.map_or(defaults.jobs, usize::from),
+        threads: args.threads.map_or(defaults.threads, usize::from),
         ..ValidateOptions::default()
     };
     let task = Task::start("checked");

@@ -23,7 +23,7 @@ use hsipack_measure::simulate::{
 use crate::{files, output, parse};
 use spelling::Spread;
 
-/// Simulate loaders, a queue and a model over time: how many batches are done, what waits, and what would help.
+/// Simulate loaders, a queue and a model over time.
 ///
 /// Each loader loads one batch at a time and puts it into a queue. While the queue is full, the loader holds its batch and
 /// waits. The model takes a batch, is busy for a step, and takes the next batch. Give the times, or a file of measured

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::task::Task;
 use crate::{output, parse};
 
-/// Write a table with the mean or median spectrum of every class of a mask in every cube.
+/// Write a table of the spectra of the classes in every cube.
 ///
 /// The table has one row per cube and region. It holds the cube's data from samples.jsonl (sample, name, stack, split,
 /// group, label, source and the columns of your table), the region (its class id and, if the mask names its classes, its
@@ -67,8 +67,8 @@ pub struct Args {
     force: bool,
 
     /// Number of threads; each has a cube of its own [default: one per core]
-    #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
+    #[arg(short = 'j', long, alias = "jobs", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
 
     /// Print what was written as one JSON object on stdout: file, mask, statistic, rows, samples (how many were read),
     /// regions (how many rows each class id has)
@@ -112,7 +112,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         min_pixels: args.min_pixels,
         ignore: args.ignore.map_or(Vec::new(), |list| list.0),
         background: args.background,
-        jobs: args.jobs.map_or(defaults.jobs, usize::from),
+        threads: args.threads.map_or(defaults.threads, usize::from),
         ..defaults
     };
     let task = Task::start("read");

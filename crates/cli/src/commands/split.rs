@@ -8,7 +8,7 @@ use hsipack_pack::split::{self, ClassReport, Report, SampleReport, SplitOptions}
 use crate::task::Task;
 use crate::{output, typed};
 
-/// Divide samples, or the labelled pixels of a mask, into training, validation and test.
+/// Divide samples, or labelled pixels, into train, val and test.
 ///
 /// --by samples and groups give each sample a split, which takes the place of a column split in a table. With a mask, each
 /// split becomes a mask of the dataset, named after the mask and the split (gt_train, gt_test). It has the class ids

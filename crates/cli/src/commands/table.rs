@@ -8,7 +8,7 @@ use hsipack_pack::columns::{self, ColumnsOptions, Report};
 use crate::task::Task;
 use crate::{output, typed};
 
-/// Change columns of packed samples: split, label, group and any others.
+/// Change columns of packed samples: split, label, group, any others.
 ///
 /// Only the list of samples and the statistics of changed splits are written again. The dataset changes in one step and gets
 /// another fingerprint; programs that have it open keep the columns that they read.
@@ -34,7 +34,7 @@ Examples:
 /// # Errors
 /// The errors of [`columns::set_columns`].
 pub fn run(args: Args) -> Result<ExitCode> {
-    let command = typed::command_line(&["--json"], &["--jobs", "-j"]);
+    let command = typed::command_line(&["--json"], &["--threads", "--jobs", "-j"]);
     let options = ColumnsOptions { command, ..args.options };
     let task = Task::start("read");
     let result = columns::set_columns(&options, None, &task.progress);

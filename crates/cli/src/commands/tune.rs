@@ -13,7 +13,7 @@ use indicatif::ProgressBar;
 
 use crate::{files, output, parse, task};
 
-/// Measure which codec, chunk size and number of mantissa bits suit these cubes on this machine.
+/// Measure which codec, chunk size and precision suit your cubes.
 ///
 /// PATH is a packed dataset, or cubes as `convert` takes them. A sample of them is encoded and decoded with every
 /// candidate, in rounds, by the code that `convert` and `read` use. The report says what limits training with which
@@ -155,7 +155,7 @@ fn print(report: &Report) {
     let chosen = report.chosen();
     let chunk = report.chunk().map(|chunk| format!(" --chunk {chunk}")).unwrap_or_default();
     say!(
-        "\n  choose       --codec {} --level {} --shuffle {}{chunk}",
+        "\n  choose       --codec {} --level {} --filter {}{chunk}",
         chosen.candidate.codec.compressor.name(),
         chosen.candidate.codec.level,
         chosen.name.rsplit(' ').next().unwrap_or_default(),

@@ -9,7 +9,9 @@ use hsipack_pack::validate::{self, Problem, ProblemKind, Report, ValidateOptions
 use crate::task::Task;
 use crate::{failure, output};
 
-/// Check that a packed dataset is intact: structure, checksums, decoding, recorded counts, sources.
+/// Check that a dataset is intact, and equal to its sources.
+///
+/// It checks structure, checksums, decoding and recorded counts, and with --source every value.
 ///
 /// Exit status: 0 intact, 1 damaged, 2 could not be checked.
 #[derive(clap::Args)]
@@ -34,8 +36,8 @@ pub struct Args {
     source_root: Option<PathBuf>,
 
     /// Number of threads [default: one per core]
-    #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
+    #[arg(short = 'j', long, alias = "jobs", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
 
     /// Print the report as one JSON object on stdout
     #[arg(long)]
@@ -55,7 +57,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         quick: args.quick,
         source: args.source,
         source_root: args.source_root,
-        jobs: args.jobs.map_or(defaults.jobs, usize::from),
+        threads: args.threads.map_or(defaults.threads, usize::from),
     };
     let task = Task::start("checked");
     let result = validate::validate(&args.dataset, &options, &task.progress);

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::{output, task};
 
-/// Look at a dataset, or at cubes in files, in a browser: pictures, spectra, masks.
+/// Look at a dataset, or at cubes in files, in a browser.
 ///
 /// Starts a server that only this machine can reach, prints its address, and opens it in the browser. The address contains
 /// a token; requests without it are refused. Nothing is written. The server ends when you press Ctrl-C, or three minutes
@@ -44,7 +44,7 @@ pub struct Args {
     /// PATTERN is a path as in `convert --mask`, with {dir}, {stem}, {name} and {path} of the cube, or of the source of a
     /// sample. NAME=product shows the quality layers of a sensor's product.
     #[arg(long, value_name = "NAME=PATTERN")]
-    mask: Vec<MaskOption>,
+    mask_file: Vec<MaskOption>,
 
     /// Also look for the sources of samples in this folder, to show what packing did to their values. They are always
     /// looked for where they were, and beside the dataset
@@ -75,7 +75,7 @@ Examples:
   hsipack view tissue.hsipack
   hsipack view scan.hdr
   hsipack view flights/ --keep
-  hsipack view tissue.hsipack --mask 'predicted=predictions/{name}.npy'
+  hsipack view tissue.hsipack --mask-file 'predicted=predictions/{name}.npy'
   hsipack view tissue.hsipack --augment pipeline.json
   hsipack view s3://bucket/tissue.hsipack --no-browser
 
@@ -94,7 +94,7 @@ struct Started<'a> {
 /// If the path holds nothing to view, or the port is taken.
 pub fn run(args: Args) -> Result<ExitCode> {
     let subject = Subject::open(&args.path, args.axes.as_deref())?
-        .with_masks(&args.mask)?
+        .with_masks(&args.mask_file)?
         .with_source_root(args.source_root);
     let subject = match &args.augment {
         Some(file) => with_augmentations(subject, file)?,

@@ -183,7 +183,7 @@ def test_each_sample_of_an_array_is_a_cube(
     words = ["--mask", "{path}::labels"] if has_labels else []
     out = tmp_path / "out"
     # Very little memory, so that a cube is read in several blocks.
-    hsipack.convert(given, "--axes", axes, "--memory", "200", *words, out=out)
+    hsipack.convert(given, "--axes", axes, "--buffer-size", "200", *words, out=out)
     name = "a" if form in ("npy", "fortran") else "a::data"
     check(out, {f"{name}[{number}]": cube for number, cube in enumerate(SERIES)})
     if has_labels:
@@ -705,7 +705,7 @@ def test_spectra_of_hsd_are_computed_from_components(hsipack: Hsipack, tmp_path:
     path = tmp_path / "in/a.hsd"
     cube = write_hsd(path, scene(0, 21, 34, 126), 20, last=950)
     out = tmp_path / "out"
-    report = hsipack.convert(path, "--chunk", "8x8", "--memory", "100kB", out=out)
+    report = hsipack.convert(path, "--chunk", "8x8", "--buffer-size", "100kB", out=out)
     assert report["stacks"][0]["wavelengths"] == [450, 950]
     np.testing.assert_allclose(read_zarr(out), cube[None], rtol=1e-3, atol=2e-4)
     hsipack.convert(path, "--bands", "125,0", out=tmp_path / "two")

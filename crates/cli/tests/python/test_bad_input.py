@@ -410,11 +410,11 @@ def test_options_out_of_range(options: tuple[str, ...], hsipack: Hsipack, tmp_pa
         ("--bands", "3-1"),
         ("--bands", "1", "--wavelengths", "400-500"),
         ("--chunk", "4by4"),
-        ("--jobs", "0"),
+        ("--threads", "0"),
         ("--level", "10"),
         ("--shard-size", "0"),
         ("--shard-size", "5 apples"),
-        ("--nodata", "zero"),
+        ("--fill", "zero"),
         ("--resume", "--dry-run"),
     ],
 )
@@ -538,7 +538,7 @@ def test_files_that_claim_to_be_huge(name: str, hsipack: Hsipack, tmp_path: Path
     """With 2 GiB of address space, a reader that trusts such a file cannot allocate the memory."""
     file = tmp_path / name
     file.write_bytes(BOMBS[name]())
-    hsipack.refuse(file, "--jobs", "2", out=tmp_path / "out", names=file, memory=MEMORY)
+    hsipack.refuse(file, "--threads", "2", out=tmp_path / "out", names=file, memory=MEMORY)
 
 
 def test_a_large_cube_needs_little_memory(hsipack: Hsipack, tmp_path: Path) -> None:
@@ -552,7 +552,16 @@ def test_a_large_cube_needs_little_memory(hsipack: Hsipack, tmp_path: Path) -> N
         file.write(struct.pack("<f", 0.5))
     out = tmp_path / "out"
     done = hsipack.run(
-        "convert", data, "-o", out, "--jobs", 2, "--memory", "64MB", memory=1 << 29, timeout=300
+        "convert",
+        data,
+        "-o",
+        out,
+        "--threads",
+        2,
+        "--buffer-size",
+        "64MB",
+        memory=1 << 29,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     stats = attributes(out)["hsipack"]["stats"]

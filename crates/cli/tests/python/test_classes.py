@@ -34,7 +34,7 @@ def packed(hsipack: Hsipack, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_info_counts_the_pixels_of_classes(hsipack: Hsipack, packed: Path) -> None:
-    done = hsipack.run("info", packed, "--classes", "--json")
+    done = hsipack.run("info", packed, "--count-classes", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["class_pixels"]
     masks, layers = read_zarr(packed, array="gt"), read_zarr(packed, array="l")
@@ -52,7 +52,7 @@ def test_info_counts_the_pixels_of_classes(hsipack: Hsipack, packed: Path) -> No
     for layer in range(2):
         check(found["l"]["classes"], (layers >> layer & 1) == 1, layer)
     assert found["l"]["pixels"] == found["gt"]["pixels"] == masks.size
-    shown = hsipack.run("info", packed, "--classes").stdout
+    shown = hsipack.run("info", packed, "--count-classes").stdout
     assert "pixels of gt, 5 classes" in shown
     assert "class_pixels" not in hsipack.run("info", packed, "--json").stdout
 
@@ -94,17 +94,17 @@ def test_other_values_of_masks_get_class_ids(hsipack: Hsipack, tmp_path: Path) -
     words = [word for mask in masks for word in ("--mask", mask)]
     given = "whole.-1=255,whole.-9999=255,whole.*=9,whole.1=1,gaps.nan=7,gaps.-9999=8,gaps.-2=0"
     out = tmp_path / "out.hsipack"
-    hsipack.convert(tmp_path / "c.npy", *words, "--classes", given, out=out)
+    hsipack.convert(tmp_path / "c.npy", *words, "--remap-classes", given, out=out)
     whole = np.select([ids == 1, (ids == -1) | (ids == -9999)], [1, 255], 9)
     assert np.array_equal(read_zarr(out, array="whole")[0], whole)
     expected = np.select([np.isnan(gaps), ids == -9999, ids == -2], [7, 8, 0], ids)
     assert np.array_equal(read_zarr(out, array="gaps")[0], expected)
     assert hsipack.run("validate", out, "--source").returncode == 0
-    only = ("--mask", "{dir}/whole.npy", "--classes", "-1=255")
+    only = ("--mask", "{dir}/whole.npy", "--remap-classes", "-1=255")
     other = tmp_path / "other.hsipack"
     message = hsipack.refuse(tmp_path / "c.npy", *only, out=other, names=tmp_path / "whole.npy")
     assert "is -9999" in message
-    assert "--classes" in message
+    assert "--remap-classes" in message
     hsipack.convert(tmp_path / "c.npy", *only, "--mask-fill", 0, out=other)
     expected = np.select([ids == -1, ids < 0], [255, 0], ids)
     assert np.array_equal(read_zarr(other, array="mask")[0], expected)

@@ -33,7 +33,7 @@ KILLS = int(os.environ.get("HSIPACK_KILLS", "6"))
 SHAPE = (60, 64, 50)
 STACK = "60x64x50"
 # A slow codec, so that there is time to kill the process.
-OPTIONS: list[object] = ["--shard-size", 2 * 60 * 64 * 50 * 2, "--chunk", "16x40", "--jobs", 2]
+OPTIONS: list[object] = ["--shard-size", 2 * 60 * 64 * 50 * 2, "--chunk", "16x40", "--threads", 2]
 OPTIONS += ["--codec", "zstd", "--level", 6]
 MASK = "--mask={dir}/../mask.npy"
 

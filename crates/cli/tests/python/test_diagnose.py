@@ -38,7 +38,7 @@ def diagnose(hsipack: Hsipack, *words: object) -> dict[str, Any]:
 
 
 def test_a_window_and_what_loaders_keep_are_told(hsipack: Hsipack, packed: Path) -> None:
-    words = ("--patch", "3x3", "--mask", "gt", "--batch-size", "64", "--classes", "2")
+    words = ("--patch", "3x3", "--mask", "gt", "--batch-size", "64", "--only-classes", "2")
     found = diagnose(hsipack, packed, *words)
     assert [row["level"] for row in found["rows"]] == LEVELS
     facts = found["facts"]
@@ -73,7 +73,7 @@ def test_read_and_diagnose_refuse_alike(hsipack: Hsipack, packed: Path, command:
     patch = (command, packed, *step, "--patch", "3x3")
     done = hsipack.run(*patch, "--mask", "gt", "--mask", "other")
     assert "--patch cannot be used with several masks" in check_refusal(done, "--patch")
-    done = hsipack.run(*patch, "--mask", "gt", "--classes", "9")
+    done = hsipack.run(*patch, "--mask", "gt", "--only-classes", "9")
     assert "no pixel has one of the requested labels" in check_refusal(done, packed)
     for words in (patch, (*patch, "--mask", "gt", "--crop", "4x4")):
         assert hsipack.run(*words).returncode == 2

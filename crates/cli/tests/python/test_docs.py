@@ -106,7 +106,7 @@ def command_pages() -> ModuleType:
 def test_pages_of_the_command_have_every_option(hsipack: Hsipack) -> None:
     pages = command_pages()
     commands = pages.commands(hsipack.run("--help").stdout)
-    assert {"convert", "cache", "man"} <= commands.keys()
+    assert {"convert", "local-cache", "man"} <= commands.keys()
     for name in commands:
         text = hsipack.run(name, "--help").stdout
         page = "\n".join(pages.page(name, text))

@@ -81,7 +81,7 @@ def test_samples_are_read_in_linear_time(hsipack: Hsipack, tmp_path: Path, form:
                         "data", data=array, chunks=(count, 8, 8, 8), compression="gzip"
                     )
         out = folder / "out"
-        words = [given, "--axes", axes, "-o", out, "--jobs", "1", "--chunk", "16"]
+        words = [given, "--axes", axes, "-o", out, "--threads", "1", "--chunk", "16"]
         done, bytes_read = run_counting_bytes([str(hsipack.binary), "convert", *map(str, words)])
         assert done.returncode == 0, done.stderr
         read.append(bytes_read)
@@ -505,7 +505,7 @@ def test_a_long_table_of_spectra_takes_little_memory(hsipack: Hsipack, tmp_path:
         for row in range(4_000):
             file.write(f"{row},{lines[row % 100]}\n")
     out = tmp_path / "out"
-    words = ["convert", path, "-o", out, "--jobs", "2", "--memory", "16MiB", "--json"]
+    words = ["convert", path, "-o", out, "--threads", "2", "--buffer-size", "16MiB", "--json"]
     done = hsipack.run(*words, memory=1 << 29)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["source_bytes"] == path.stat().st_size

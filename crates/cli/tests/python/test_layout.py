@@ -37,7 +37,7 @@ def test_every_codec_and_shuffle(
     cube = write_cubes(tmp_path / "in", 1, (30, 20, 33))[0]
     for dtype, level in (("float16", 5), ("float32", 9), ("float16", 0)):
         out = tmp_path / f"{dtype}{level}"
-        options = ["--codec", codec, "--shuffle", shuffle, "--level", level, "--dtype", dtype]
+        options = ["--codec", codec, "--filter", shuffle, "--level", level, "--dtype", dtype]
         hsipack.convert(tmp_path / "in", *options, "--chunk", "7x6", out=out)
         assert_same_bits(read_everywhere(out)[0], expected(cube, dtype=dtype))
         inner = metadata(out)["codecs"][0]["configuration"]["codecs"]
@@ -56,7 +56,7 @@ def test_every_codec_and_shuffle(
     [
         ((160, 64, 100), [], 128_000),
         ((160, 64, 100), ["--codec", "zstd"], 128_000),
-        ((160, 64, 100), ["--dtype", "float32", "--shuffle", "bit"], 128_000),
+        ((160, 64, 100), ["--dtype", "float32", "--filter", "bit"], 128_000),
         ((160, 64, 100), ["--block-size", "64KiB"], 81_920),
         ((160, 64, 100), ["--block-size", "1MB"], 512_000),
         # Numbers that have no divisor near: the last block is shorter.
@@ -222,8 +222,8 @@ def test_conversions_are_reproducible(hsipack: Hsipack, tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
         hsipack.convert(
-            "../in", "--jobs", jobs, "--shard-size", "60kB", "--chunk", "9x8",
-            "--memory", "100kB" if number == 3 else "256MiB",
+            "../in", "--threads", jobs, "--shard-size", "60kB", "--chunk", "9x8",
+            "--buffer-size", "100kB" if number == 3 else "256MiB",
             out=Path("out.hsipack"), cwd=folder,
         )  # fmt: skip
         trees.append(timeless_tree(folder / "out.hsipack", command=False))

@@ -53,7 +53,7 @@ def test_classes_of_all_cubes_share_a_mask(packed: Path, hsipack: Hsipack) -> No
             bit = np.uint64(names.index(name))
             np.testing.assert_array_equal((stored[cube] >> bit) & np.uint64(1), layer)
     assert hsipack.run("validate", packed, "--source").returncode == 0
-    about = hsipack.run("info", packed, "--classes").stdout
+    about = hsipack.run("info", packed, "--count-classes").stdout
     for name in (NAMES[0], NAMES[-1]):
         number = NAMES.index(name)
         pixels = sum(int(layers_of(cube)[number].sum()) for cube in range(2))

@@ -170,7 +170,7 @@ def test_new_ids_take_their_colors_along(
     colors = table(tmp_path / "classes.csv", np.arange(4))
     words = ["--mask", paths["rgb.png"], "--mask-colors", colors]
     out = tmp_path / "out"
-    hsipack.convert(tmp_path / "c.npy", *words, "--classes", "roof=9,tree=0", out=out)
+    hsipack.convert(tmp_path / "c.npy", *words, "--remap-classes", "roof=9,tree=0", out=out)
     new = np.array([0, 1, 9, 0])
     assert np.array_equal(read_zarr(out, "9x14x4", "mask")[0], new[classes])
     own = attributes(out, "9x14x4", "mask")["hsipack"]

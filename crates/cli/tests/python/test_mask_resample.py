@@ -129,7 +129,7 @@ def test_layers_and_signed_masks_are_resampled(hsipack: Hsipack, tmp_path: Path)
     np.save(tmp_path / "c.npy", random.random((6, 8, 5)).astype(np.float32))
     labels = random.integers(-1, 3, (12, 16)).astype(np.int16)
     np.save(tmp_path / "m.npy", labels)
-    words = ["--mask", tmp_path / "m.npy", "--mask-resample", "nearest", "--classes", "-1=9"]
+    words = ["--mask", tmp_path / "m.npy", "--mask-resample", "nearest", "--remap-classes", "-1=9"]
     hsipack.convert(tmp_path / "c.npy", *words, out=tmp_path / "out")
     want = np.where(labels == -1, 9, labels)[1::2, 1::2]
     assert np.array_equal(read_zarr(tmp_path / "out", array="mask")[0], want)

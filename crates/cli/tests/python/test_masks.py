@@ -375,7 +375,14 @@ def test_classes_get_other_ids(kind: str, hsipack: Hsipack, tmp_path: Path) -> N
     pattern = write_mask(tmp_path / "in", kind, ids)
     out = tmp_path / "out.hsipack"
     bone = "bone" if kind == "envi" else "2"
-    options = ["--mask", f"gt={pattern}", "--classes", f"gt.{bone}=300,3=1", "--classes", "*=7"]
+    options = [
+        "--mask",
+        f"gt={pattern}",
+        "--remap-classes",
+        f"gt.{bone}=300,3=1",
+        "--remap-classes",
+        "*=7",
+    ]
     hsipack.convert(cube, *options, out=out)
     want = np.full(ids.shape, 7)
     want[ids == 2], want[ids == 3] = 300, 1
@@ -400,13 +407,13 @@ def test_class_ids_that_mean_nothing_are_refused(hsipack: Hsipack, tmp_path: Pat
     out = tmp_path / "out.hsipack"
     mask = ["--mask", pattern]
     for options, names, what in [
-        (["--classes", "bone=1"], None, "does not name its classes"),
-        (["--classes", "1=2,1=3"], None, "has two new ids"),
-        ([f"--mask=b={pattern}", "--classes", "1=2"], None, "the masks are mask, b"),
-        ([f"--mask=b:x={pattern}", "--classes", "b.1=2"], None, "boolean layers"),
+        (["--remap-classes", "bone=1"], None, "does not name its classes"),
+        (["--remap-classes", "1=2,1=3"], None, "has two new ids"),
+        ([f"--mask=b={pattern}", "--remap-classes", "1=2"], None, "the masks are mask, b"),
+        ([f"--mask=b:x={pattern}", "--remap-classes", "b.1=2"], None, "boolean layers"),
     ]:
         assert what in hsipack.refuse(cube, *mask, *options, out=out, names=names), options
-    for wrong in (["--classes", "1"], ["--classes", "1=70000"]):
+    for wrong in (["--remap-classes", "1"], ["--remap-classes", "1=70000"]):
         assert hsipack.run("convert", cube, *mask, *wrong, "-o", out).returncode == 2
 
 
@@ -432,7 +439,7 @@ def test_classes_are_named(kind: str, hsipack: Hsipack, tmp_path: Path) -> None:
     done = hsipack.run("spectra", out, "--mask", "gt", "-o", table)
     assert done.returncode == 0, done.stderr
     assert "bone marrow" in table.read_text()
-    shown = hsipack.run("info", out, "--classes")
+    shown = hsipack.run("info", out, "--count-classes")
     assert "left lung" in shown.stdout, shown.stdout
     if kind == "png":
         assert "classes 1 left lung, 2 bone marrow, 3 fat=lipids\n" in shown.stdout, shown.stdout
@@ -493,10 +500,10 @@ def test_an_id_that_means_two_things_is_refused(
     stack = "7x5x4" if grow else "6x5x4"
     error = hsipack.refuse(folder, *mask, out=out, names=folder / "b.npy")
     assert 'class 1 of mask gt is called "pine" here, but "oak" in other cubes' in error
-    assert "the same ids with --classes, or, if it is the same class, one name with" in error
+    assert "the same ids with --remap-classes, or, if it is the same class, one name with" in error
 
     # By name, they have the same ids in all scenes. Not every scene has every class.
-    by_name = ["--classes", "oak=1,pine=2,ash=3"]
+    by_name = ["--remap-classes", "oak=1,pine=2,ash=3"]
     hsipack.convert(folder, *mask, *by_name, out=tmp_path / "by_name")
     packed = read_everywhere(tmp_path / "by_name", stack=stack, array="gt")[-1]
     assert packed.ravel()[:5].tolist() == [0, 2, 1, 3, 0]
@@ -515,9 +522,9 @@ def test_an_id_that_means_two_things_is_refused(
 
     hsipack.convert(folder, *mask, "--class-names", "1=tree,2=other tree", out=tmp_path / "same")
     # Classes that are made one have one name, whatever their order in a file.
-    hsipack.convert(folder, *mask, "--classes", "oak=1,pine=1", out=tmp_path / "one")
+    hsipack.convert(folder, *mask, "--remap-classes", "oak=1,pine=1", out=tmp_path / "one")
     assert class_names(tmp_path / "one", stack)[1:] == ["oak", "", "ash"]
-    unknown = [*by_name, "--classes", "elm=4"]
+    unknown = [*by_name, "--remap-classes", "elm=4"]
     error = hsipack.refuse(folder, *mask, *unknown, out=tmp_path / "no", names=None)
     assert 'no file of mask gt has a class named "elm" (their classes: ' in error
 

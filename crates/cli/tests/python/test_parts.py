@@ -54,7 +54,9 @@ def test_killed_workers_are_replaced_by_whoever_works_next(
         seconds = time.monotonic() - start
         parts = chance.choice([2, 3, 5])
         workers = [
-            hsipack.start("work", "plan.json", "--part", f"{part}/{parts}", "--jobs", 1, cwd=here)
+            hsipack.start(
+                "work", "plan.json", "--part", f"{part}/{parts}", "--threads", 1, cwd=here
+            )
             for part in range(1, parts + 1)
         ]
         for worker in workers[:3]:
@@ -98,7 +100,7 @@ def test_steps_say_what_is_next_and_what_is_missing(
     assert early.returncode == 1
     assert "8 of 12 shards have no receipt: 1 of 40x32x50, 2 of 40x32x50, " in early.stderr
     assert "`hsipack work PLAN`" in early.stderr
-    watcher = hsipack.start("work", "plan.json", "--watch", cwd=tmp_path)
+    watcher = hsipack.start("status", "plan.json", cwd=tmp_path)
     assert watcher.stderr is not None
     assert watcher.stderr.readline() == "4 of 12 shards\n"
     again = json.loads(
@@ -108,7 +110,7 @@ def test_steps_say_what_is_next_and_what_is_missing(
     succeed(hsipack, "work", "plan.json", cwd=tmp_path)
     watcher.communicate(timeout=60)
     assert watcher.returncode == 0
-    watched = json.loads(succeed(hsipack, "work", "plan.json", "--watch", "--json", cwd=tmp_path))
+    watched = json.loads(succeed(hsipack, "status", "plan.json", "--json", cwd=tmp_path))
     assert watched == {"shards": 12, "done": 12, "committed": False}
     report = json.loads(succeed(hsipack, "commit", "plan.json", "--json", cwd=tmp_path))
     assert report["cubes"] == 24
@@ -128,7 +130,7 @@ def test_parts_that_there_are_not_are_refused(hsipack: Hsipack, part: str, tmp_p
 
 def test_what_is_no_plan_is_refused(hsipack: Hsipack, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("{}")
-    for words in (["work"], ["work", "--watch"], ["commit"]):
+    for words in (["work"], ["status"], ["commit"]):
         done = hsipack.run(*words, "plan.json", cwd=tmp_path)
         assert done.returncode == 1
         assert "not a plan, or the plan was changed or cut short" in done.stderr

@@ -214,7 +214,7 @@ def test_auto_is_the_papers_choice(hsipack: Hsipack, tmp_path: Path) -> None:
     validate(hsipack, out)
     # The result does not depend on threads and memory.
     again = tmp_path / "again.hsipack"
-    hsipack.convert(data, "--keep-bits", "auto", "--jobs", 1, "--memory", "1MB", out=again)
+    hsipack.convert(data, "--keep-bits", "auto", "--threads", 1, "--buffer-size", "1MB", out=again)
     assert timeless_tree(again, command=False) == timeless_tree(out, command=False)
     assert report["stored_bytes"] < 0.8 * sum(f.stat().st_size for f in plain.rglob("c/*/*/*/*"))
 

@@ -507,7 +507,7 @@ def packed(
     for number, row in enumerate(ROWS.values()):
         paths[row.name] = folder / f"r{number:03}"
         row.write(paths[row.name], cube_of(row))
-    hsipack.convert(folder, "--jobs", "2", out=top / "out")
+    hsipack.convert(folder, "--threads", "2", out=top / "out")
     group = zarr.open_group(top / "out", mode="r")
     stack_of = {sample["name"].split(".")[0]: sample["stack"] for sample in samples(top / "out")}
     assert len(stack_of) == len(ROWS)
@@ -668,7 +668,7 @@ def test_pixels_without_a_class_get_the_one_that_is_given(hsipack: Hsipack, tmp_
     message = hsipack.refuse(*words, out=tmp_path / "no", names=tmp_path / "labels.npy")
     assert "NaN, which is not a class id" in message
     assert "--mask-fill" in message
-    hsipack.convert(*words, "--mask-fill", 7, "--classes", "1=2", out=tmp_path / "out")
+    hsipack.convert(*words, "--mask-fill", 7, "--remap-classes", "1=2", out=tmp_path / "out")
     group = zarr.open_group(tmp_path / "out", mode="r")
     mask = group["7x5x6/mask"]
     assert isinstance(mask, zarr.Array)

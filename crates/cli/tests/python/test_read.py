@@ -336,7 +336,7 @@ def test_classes_of_patches_are_chosen_bounded_and_balanced(hsipack: Hsipack, pa
 
     every = labels()
     assert set(every) == {1, 2}
-    assert labels("--classes", "2,7-9") == {2: every[2]}
+    assert labels("--only-classes", "2,7-9") == {2: every[2]}
     assert labels("--ignore", "0,1") == {2: every[2]}
     assert labels("--per-class", 30) == {1: 30, 2: 30}
     balanced = labels("--per-class", 30, "--order", "class-balanced", "--epoch-length", 101)
@@ -830,7 +830,7 @@ def test_an_error_leaves_the_state_before_it(
         (["--cache", "decoded"], "--cache-size"),
         (["--patch", "9", "--mask", "tissue", "--mask", "other"], "--mask"),
         (["--patch", "9", "--mask", "other"], "it has tissue"),
-        (["--patch", "9", "--mask", "tissue", "--classes", "7"], "--classes"),
+        (["--patch", "9", "--mask", "tissue", "--only-classes", "7"], "--only-classes"),
         (["--batch-size", "1000000000"], "--batch-size"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
@@ -860,7 +860,7 @@ def test_options_that_do_not_fit_name_the_remedy(
         (["--patch", "9", "--mask", "a", "--crop", "9"], "cannot be used with"),
         (["--shuffle-window", "some"], "give auto, all, or a number of bytes"),
         (["--patch", "9", "--mask", "a", "--pad", "mirror"], "give reflect, edge or a number"),
-        (["--patch", "9", "--mask", "a", "--classes", "x"], "is not a class id"),
+        (["--patch", "9", "--mask", "a", "--only-classes", "x"], "is not a class id"),
         (["--step-time", "50"], "50ms"),
         (["--crop", "0x5"], "64x64"),
         (["--checksum"], "--json"),

@@ -36,7 +36,7 @@ SPEAKING = [
     "layouts cave",
     "work {plan}",
     "work {plan} --json",
-    "work {plan} --watch",
+    "status {plan}",
     "commit {plan}",
     "commit {plan} --json",
     "validate {data}",
@@ -58,7 +58,7 @@ SPEAKING = [
     "view {data} --no-browser",
     "view {data} --no-browser --json",
     "export {data} --sample 0 -o {new}.npy",
-    "info {data} --classes",
+    "info {data} --count-classes",
     "spectra {data} --mask mask -o {new}.parquet",
     "spectra {data} --mask mask -o {new}.csv --json",
     "read {data} --batch-size 2",
@@ -69,8 +69,8 @@ SPEAKING = [
     "simulate --loaders 7 --load-time 2s --step-time 100ms --duration 3s",
     "simulate --loaders 7 --load-time 2s --step-time 100ms --duration 3s --json",
     "tune {data} --quick --sample 1",
-    "cache {kept}",
-    "cache {kept} --check --clear --json",
+    "local-cache {kept}",
+    "local-cache {kept} --check --clear --json",
     "completions bash",
 ]
 # This command prints nothing on standard output.
@@ -118,8 +118,8 @@ def no_panic(error: str) -> None:
 
 
 def test_every_command_is_among_those_tried(hsipack: Hsipack) -> None:
-    listed = hsipack.run("--help").stdout.split("Commands:")[1].split("Options:")[0]
-    names = set(re.findall(r"^  ([a-z]+) ", listed, re.MULTILINE))
+    listed = hsipack.run("--help").stdout.split("Usage:")[1].split("Options:")[0]
+    names = set(re.findall(r"^  ([a-z-]+) ", listed, re.MULTILINE))
     assert {"convert", "simulate", "man"} <= names
     assert names == {command.split()[0] for command in SPEAKING} & names | OTHERS
 
@@ -257,9 +257,9 @@ def test_threads_that_are_refused_are_an_error_and_everything_ends(
         pytest.skip("SKIPPED: another user may not run programs here")
     refused = 0
     for command in (
-        f"convert cubes -o out{limit} --jobs 6",
-        "validate data --jobs 6",
-        "repair data --jobs 6",
+        f"convert cubes -o out{limit} --threads 6",
+        "validate data --threads 6",
+        "repair data --threads 6",
         "read data --batch-size 1 --threads 6 --epochs 1",
         "tune data --quick --sample 1 --cores 6",
     ):
@@ -292,7 +292,7 @@ def test_little_address_space_is_an_error_that_names_the_limit(
     before = tree(large)
     for command in (
         f"info {large}",
-        f"validate {large} --jobs 2",
+        f"validate {large} --threads 2",
         f"repair {large}",
         f"export {large} --sample 0 -o {tmp_path}/out.npy",
         f"read {large} --batch-size 1 --threads 1",
@@ -329,9 +329,9 @@ def test_no_limit_of_the_address_space_ends_a_command_by_a_signal(
     for mebibytes in range(least, least + 66, 1 if "HSIPACK_KILLS" in os.environ else 2):
         new = tmp_path / str(mebibytes)
         words = {
-            "convert": f"{cube} -o {new} --jobs 2",
+            "convert": f"{cube} -o {new} --threads 2",
             "preview": f"{data} -o {new}.png",
-            "validate": f"{data} --jobs 2",
+            "validate": f"{data} --threads 2",
             "export": f"{data} --sample 0 -o {new}.npy",
         }[command]
         done = hsipack.run(command, *words.split(), memory=mebibytes << 20)
@@ -435,7 +435,7 @@ def test_reading_goes_on_while_cubes_are_appended(hsipack: Hsipack, tmp_path: Pa
     write_cubes(tmp_path / "cubes", 14)
     files = sorted((tmp_path / "cubes").iterdir())
     out = tmp_path / "out"
-    size = ["--shard-size", 3 * 12 * 9 * 11 * 2, "--jobs", 1]
+    size = ["--shard-size", 3 * 12 * 9 * 11 * 2, "--threads", 1]
     hsipack.convert(*files[:2], *size, out=out)
     reading = hsipack.start("read", out, "--batch-size", 1, "--epochs", 4000, "--threads", 1)
     end = threading.Event()

@@ -81,7 +81,7 @@ def test_parquet(packed: Path, hsipack: Hsipack, tmp_path: Path, statistic: str)
     words = ["spectra", packed, "--mask", "organs", "--statistic", statistic, "--json"]
     for jobs in [1, 3]:
         out = tmp_path / f"{jobs}.parquet"
-        done = hsipack.run(*words, "--jobs", jobs, "-o", out)
+        done = hsipack.run(*words, "--threads", jobs, "-o", out)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "1.parquet").read_bytes() == (tmp_path / "3.parquet").read_bytes()
     report = json.loads(done.stdout)

@@ -152,7 +152,7 @@ def test_ratios_are_those_of_convert(
     """Each cube is one chunk, as in a dataset."""
     for one in run["candidates"][:4]:
         out = tmp_path / one["name"].replace(" ", "-")
-        words = ["--codec", one["codec"], "--level", one["level"], "--shuffle", one["shuffle"]]
+        words = ["--codec", one["codec"], "--level", one["level"], "--filter", one["shuffle"]]
         hsipack.convert(cubes, *words, out=out)
         (shard,) = out.glob("*/image/c/0/0/0/0")
         stored = shard.stat().st_size - (64 * 16 + 4)
@@ -201,8 +201,10 @@ def test_convert_takes_what_tune_writes(
     file = cubes.parent / "tuned.toml"
     chosen = run["candidates"][run["choice"]["candidate"]]
     config = tomllib.loads(file.read_text())
-    assert {key: config[key] for key in ("codec", "level", "shuffle")} == {
-        key: chosen[key] for key in ("codec", "level", "shuffle")
+    assert {key: config[key] for key in ("codec", "level", "filter")} == {
+        "codec": chosen["codec"],
+        "level": chosen["level"],
+        "filter": chosen["shuffle"],
     }
     assert "keep-bits" not in config, "dropping bits is the user's decision"
     assert f"# keep-bits = {run['precision']['keep_99']}" in file.read_text()

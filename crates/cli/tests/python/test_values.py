@@ -159,13 +159,13 @@ def test_gaps_take_no_part_and_are_filled_afterwards(
     packed = convert(hsipack, tmp_path, cube, "--normalize", how)
     np.testing.assert_allclose(packed, want, rtol=2**-10.99, atol=2**-24)
     report = hsipack.convert(
-        tmp_path / "cube.hdr", "--normalize", how, "--nodata", "7", out=tmp_path / "filled"
+        tmp_path / "cube.hdr", "--normalize", how, "--fill", "7", out=tmp_path / "filled"
     )
     assert (report["nan"], report["inf"]) == (0, 0)
     filled = read_zarr(tmp_path / "filled")[0]
     np.testing.assert_allclose(filled, np.nan_to_num(want, nan=7), rtol=2**-10.99, atol=2**-24)
     message = hsipack.refuse(
-        tmp_path / "cube.hdr", "--normalize", how, "--nodata", "error",
+        tmp_path / "cube.hdr", "--normalize", how, "--fill", "error",
         out=tmp_path / "error", names=tmp_path / "cube",
     )  # fmt: skip
     assert "band 3, row 0, column 0 has no value" in message
@@ -188,15 +188,15 @@ def test_missing_values(dtype: str, hsipack: Hsipack, tmp_path: Path) -> None:
         return values
 
     assert_same_bits(packed("default"), expected(cube, ignore=-9999))
-    assert_same_bits(packed("nan", "--nodata", "nan"), expected(cube, ignore=-9999))
+    assert_same_bits(packed("nan", "--fill", "nan"), expected(cube, ignore=-9999))
     filled = np.where(missing, -1.5, cube.astype(np.float64))
-    assert_same_bits(packed("value", "--nodata", "-1.5"), expected(filled))
+    assert_same_bits(packed("value", "--fill", "-1.5"), expected(filled))
     # The value is a physical value: it is divided like the others.
-    scaled = packed("scaled", "--nodata", "-1.5", "--scale", "0.5")
+    scaled = packed("scaled", "--fill", "-1.5", "--scale", "0.5")
     assert_same_bits(scaled, expected(filled, scale=0.5))
-    message = hsipack.refuse(data, "--nodata", "error", out=tmp_path / "error", names=data)
+    message = hsipack.refuse(data, "--fill", "error", out=tmp_path / "error", names=data)
     assert "band 0, row 0, column 0 has no value" in message
-    assert "--nodata nan" in message
+    assert "--fill nan" in message
 
 
 def test_nan_counts_as_missing(hsipack: Hsipack, tmp_path: Path) -> None:
@@ -204,9 +204,9 @@ def test_nan_counts_as_missing(hsipack: Hsipack, tmp_path: Path) -> None:
     cube[1, 2, 3] = np.nan
     data = write_envi(tmp_path / "cube.hdr", cube)
     out = tmp_path / "zero"
-    hsipack.convert(data, "--nodata", "0", out=out)
+    hsipack.convert(data, "--fill", "0", out=out)
     assert_same_bits(read_zarr(out)[0], expected(np.nan_to_num(cube)))
-    message = hsipack.refuse(data, "--nodata", "error", out=tmp_path / "error", names=data)
+    message = hsipack.refuse(data, "--fill", "error", out=tmp_path / "error", names=data)
     assert "band 3, row 1, column 2" in message
 
 
@@ -215,7 +215,7 @@ def test_the_users_ignore_value_wins(hsipack: Hsipack, tmp_path: Path) -> None:
     cube[2, 2] = 0
     cube[5, 5] = 65535
     packed = convert(
-        hsipack, tmp_path, cube, "--ignore-value", "0", "--scale", "2", data_ignore_value=65535
+        hsipack, tmp_path, cube, "--nodata", "0", "--scale", "2", data_ignore_value=65535
     )
     assert_same_bits(packed, expected(cube, ignore=0, scale=2))
     assert samples(tmp_path / "out.hsipack")[0]["source"]["ignore_value"] == 0

@@ -188,7 +188,7 @@ def test_names_of_an_attribute_are_classes_of_all_cubes(hsipack: Hsipack, tmp_pa
     assert hsipack.run("validate", out, "--source").returncode == 0
     # The user may give some of them ids, and what no feature covers.
     fixed = tmp_path / "fixed"
-    hsipack.convert(tmp_path / "in", *words, "--classes", "tree=1,0=255", out=fixed)
+    hsipack.convert(tmp_path / "in", *words, "--remap-classes", "tree=1,0=255", out=fixed)
     own = attributes(fixed, "45x60x3", "kind")["hsipack"]
     assert own["class_names"][:4] == ["", "tree", "grass", "roof"]
     assert set(np.unique(read_zarr(fixed, "45x60x3", "kind"))) == {1, 3, 255}

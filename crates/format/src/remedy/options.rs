@@ -35,22 +35,22 @@ macro_rules! options {
 options! {
     // Packing.
     Output "output", Append "append" flag, Resume "resume" flag, Plan "plan", Exclude "exclude",
-    SkipErrors "skip_errors" flag, Mask "mask", MaskFill "mask_fill", NewClasses "new_classes", ClassNames "class_names",
+    SkipErrors "skip_errors" flag, Mask "mask", MaskFile "mask_file", MaskFill "mask_fill", RemapClasses "remap_classes", ClassNames "class_names",
     Target "target", MaskColors "mask_colors", MaskResample "mask_resample", AllTouched "all_touched" flag, Boxes "boxes",
     Header "header", BandCenters "band_centers", BandsFrom "bands_from", Mosaic "mosaic", Table "table",
     TableKey "table_key", TableJoin "table_join", Unlisted "unlisted", LabelColumn "label_column", Name "name", Column "column",
-    Prefix "prefix" flag, PathColumns "path_columns", Axes "axes", Dtype "dtype", Scale "scale", Nodata "nodata",
-    IgnoreValue "ignore_value", RawValues "raw_values" flag, KeepBits "keep_bits", Bands "bands",
+    Prefix "prefix" flag, PathColumns "path_columns", Axes "axes", Dtype "dtype", Scale "scale", Fill "fill",
+    Nodata "nodata", RawValues "raw_values" flag, KeepBits "keep_bits", Bands "bands",
     Wavelengths "wavelengths", Normalize "normalize", DropBadBands "drop_bad_bands" flag, White "white", Dark "dark",
     WhiteReflectance "white_reflectance", WavelengthTolerance "wavelength_tolerance", Codec "codec", Level "level",
-    Shuffle "shuffle", Chunk "chunk", BlockSize "block_size", ShardSize "shard_size", SourceRoot "source_root", Sample "sample",
+    Filter "filter", Chunk "chunk", BlockSize "block_size", ShardSize "shard_size", SourceRoot "source_root", Sample "sample",
     Force "force" flag, Json "json" flag,
     // Splitting.
     By "by", Block "block", Buffer "buffer",
     // Reading.
     BatchSize "batch_size", Split "split", Order "order", AsOf "as_of", Seed "seed", EpochLength "epoch_length",
     Last "last", Rank "rank", WorldSize "world_size", Crop "crop", CropsPerCube "crops_per_cube",
-    MinLabelled "min_labelled", GridStep "grid_step", GridPad "grid_pad", Patch "patch", Pad "pad", Classes "classes",
+    MinLabelled "min_labelled", GridStep "grid_step", GridPad "grid_pad", Patch "patch", Pad "pad", OnlyClasses "only_classes",
     Ignore "ignore", PerClass "per_class", Masks "masks", Threads "threads", Slots "slots", Cache "cache",
     CacheSize "cache_size", ShuffleWindow "shuffle_window", LocalCache "local_cache", LocalCacheSize "local_cache_size",
     Store "store", RateLimit "rate_limit", SkipDamaged "skip_damaged" flag, Device "device", Decode "decode",

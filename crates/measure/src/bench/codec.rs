@@ -72,7 +72,7 @@ pub fn fastest(
     });
     let tried = bench.sweep_once(&candidates, &|_| chunks.clone())?;
     let Codec { compressor, level, shuffle, .. } = choose(&tried).codec;
-    Ok(LayoutOptions { codec: compressor, level, shuffle, ..LayoutOptions::default() })
+    Ok(LayoutOptions { codec: compressor, level, filter: shuffle, ..LayoutOptions::default() })
 }
 
 /// How long a sample of this size is decoded in every round.

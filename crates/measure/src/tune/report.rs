@@ -64,7 +64,7 @@ impl Report {
         let codec = &chosen.candidate.codec;
         let mut text = format!(
             "# Written by `hsipack tune`: ratio {:.2}, decodes {:.2} GB/s with {} threads.\n\
-             codec = \"{}\"\nlevel = {}\nshuffle = \"{}\"\n",
+             codec = \"{}\"\nlevel = {}\nfilter = \"{}\"\n",
             chosen.ratio,
             chosen.decode_at_most(),
             self.threads.last().copied().unwrap_or(1),
@@ -78,7 +78,7 @@ impl Report {
         if let Some(gain) = self.precision.gain() {
             let shuffle = gain.codec.rsplit(' ').next().unwrap_or_default();
             text += &format!(
-                "# {}:\n# keep-bits = {}\n# shuffle = \"{shuffle}\"\n",
+                "# {}:\n# keep-bits = {}\n# filter = \"{shuffle}\"\n",
                 self.precision.sentence(gain),
                 gain.keep_bits
             );

@@ -157,7 +157,7 @@ impl Sample {
             })
         };
         let pieces =
-            precision::map_blocks(&plan, &convert.values, budget, convert.jobs, stop, piece)?;
+            precision::map_blocks(&plan, &convert.values, budget, convert.threads, stop, piece)?;
         let bytes = |stack: &plan::PlannedStack| {
             (stack.grid.shape().values() * VALUE * stack.samples.len()) as u64
         };

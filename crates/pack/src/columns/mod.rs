@@ -46,8 +46,8 @@ pub struct ColumnsOptions {
     #[cfg_attr(feature = "clap", command(flatten))]
     pub joins: TableOptions,
     /// Number of threads that compute the statistics of splits [default: one per core]
-    #[cfg_attr(feature = "clap", arg(short, long, value_parser = clap::value_parser!(u16).range(1..=1024)))]
-    pub jobs: Option<u16>,
+    #[cfg_attr(feature = "clap", arg(short = 'j', long, alias = "jobs", value_parser = clap::value_parser!(u16).range(1..=1024)))]
+    pub threads: Option<u16>,
     /// The command, which the dataset records.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub command: String,
@@ -59,7 +59,7 @@ impl Default for ColumnsOptions {
             dataset: PathBuf::new(),
             table: Vec::new(),
             joins: TableOptions::default(),
-            jobs: None,
+            threads: None,
             command: String::new(),
         }
     }
@@ -69,7 +69,7 @@ impl ColumnsOptions {
     /// Number of threads.
     fn threads(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.jobs.map_or_else(cores, |jobs| usize::from(jobs).max(1))
+        self.threads.map_or_else(cores, |threads| usize::from(threads).max(1))
     }
 }
 

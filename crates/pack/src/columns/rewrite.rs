@@ -55,7 +55,7 @@ pub(crate) struct Changes {
 pub(crate) fn change(
     path: &Path,
     command: &str,
-    jobs: usize,
+    threads: usize,
     progress: &Progress,
     decide: &mut dyn FnMut(&Dataset) -> Result<Changes>,
 ) -> Result<Report> {
@@ -87,7 +87,7 @@ pub(crate) fn change(
             *report.splits.entry(split).or_default() += 1;
         }
         if changed > 0 {
-            let stats = Splits { dataset: &dataset, samples: &samples, jobs }
+            let stats = Splits { dataset: &dataset, samples: &samples, threads }
                 .statistics(progress, &mut notes)?;
             report.fingerprint =
                 write(&dataset, &staging, samples, &stats, (command, &report.columns))?;
@@ -160,7 +160,7 @@ fn set(sample: &mut Sample, column: &str, value: &Value) -> bool {
 struct Splits<'a> {
     dataset: &'a Dataset,
     samples: &'a [Sample],
-    jobs: usize,
+    threads: usize,
 }
 
 impl Splits<'_> {
@@ -215,7 +215,7 @@ impl Splits<'_> {
     fn of(&self, ids: &[usize], progress: &Progress) -> Result<Vec<(usize, BandStats)>> {
         let options = StatisticsOptions {
             samples: Some(ids.to_vec()),
-            jobs: self.jobs,
+            threads: self.threads,
             ..StatisticsOptions::new(self.dataset.path())
         };
         statistics(&options, progress, &AtomicU64::new(0))

@@ -59,6 +59,14 @@ fn wavelengths(text: &str) -> Result<BandSelection, String> {
     ranges.collect::<Result<_, _>>().map(BandSelection::Wavelengths)
 }
 
+/// The number that marks missing values.
+pub(in crate::convert) fn nodata(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(number) if !f64::is_nan(number) => Ok(number),
+        _ => Err("give the stored number that marks missing values, such as -9999".to_owned()),
+    }
+}
+
 /// A number of threads.
 pub(in crate::convert) fn threads() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=1024)
@@ -69,7 +77,7 @@ mod tests {
     use hsipack_format::{Compressor, DType};
 
     use super::*;
-    use crate::convert::{ChunkShape, ConvertOptions, KeepBits, Mode, Nodata, Reference, Scale};
+    use crate::convert::{ChunkShape, ConvertOptions, Fill, KeepBits, Mode, Reference, Scale};
 
     fn parsed(flags: &[&str]) -> Result<ConvertOptions, clap::Error> {
         let command = ConvertOptions::augment_args(Command::new("convert").no_binary_name(true));
@@ -102,7 +110,7 @@ mod tests {
             "float32",
             "--scale",
             "0.5",
-            "--nodata",
+            "--fill",
             "-1",
             "--white",
             "auto",
@@ -110,7 +118,7 @@ mod tests {
             "3",
             "--mask",
             "organs=a.png",
-            "--classes",
+            "--remap-classes",
             "2=3,liver=4",
             "--class-names",
             "3=liver",
@@ -123,8 +131,8 @@ mod tests {
         assert_eq!(typed.values.bands, BandSelection::Numbers(vec![3, 0, 1, 2]));
         assert_eq!((typed.values.dtype, typed.values.keep_bits), (DType::F32, KeepBits::Bits(7)));
         assert_eq!(typed.values.scale, Scale::Factor(0.5));
-        assert_eq!(typed.values.nodata, Nodata::Value(-1.0));
-        assert_eq!((&typed.values.white, typed.jobs), (&Some(Reference::Auto), 3));
+        assert_eq!(typed.values.fill, Fill::Value(-1.0));
+        assert_eq!((&typed.values.white, typed.threads), (&Some(Reference::Auto), 3));
         assert!(typed.values.raw_values && !typed.values.drop_bad_bands);
         let masks = typed.with_classes().unwrap().mask;
         assert_eq!((masks[0].classes.len(), masks[0].class_names.len()), (2, 1));
@@ -136,12 +144,14 @@ mod tests {
             "--bands=a",
             "--wavelengths=3",
             "--wavelengths=3-1",
-            "--jobs=0",
+            "--threads=0",
             "--level=10",
             "--chunk=a",
             "--mask-fill=1",
-            "--classes=1=2",
+            "--remap-classes=1=2",
             "--shard-size=0",
+            "--nodata=nan",
+            "--nodata=error",
             "--dtype=int8",
             "--normalize=l3",
         ] {

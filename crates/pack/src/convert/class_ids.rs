@@ -80,7 +80,7 @@ impl IdsOfNames {
         self.ids.get(class).copied().flatten().ok_or_else(|| {
             let name = self.names.get(class).map(String::as_str).unwrap_or_default();
             Error::conflict(format!("the packed mask has no class named {name:?}"))
-                .with_remedy(remedy!["give the class an id with ", Opt::NewClasses])
+                .with_remedy(remedy!["give the class an id with ", Opt::RemapClasses])
         })
     }
 }

@@ -450,7 +450,7 @@ pub(crate) fn together(
             ))
             .with_remedy(remedy![
                 "give classes the same ids with ",
-                Opt::NewClasses,
+                Opt::RemapClasses,
                 ", or, if it is the same class, one name with ",
                 Opt::ClassNames
             ]));
@@ -496,7 +496,7 @@ mod tests {
     fn with(ids: &[&str], names: &[&str]) -> Result<Vec<MaskOption>> {
         let options = ConvertOptions {
             mask: vec!["organs=a.png".parse().unwrap(), "b.c=a.png".parse().unwrap()],
-            classes: ids.iter().map(|text| text.parse().unwrap()).collect(),
+            remap_classes: ids.iter().map(|text| text.parse().unwrap()).collect(),
             class_names: names.iter().map(|text| text.parse().unwrap()).collect(),
             ..ConvertOptions::default()
         };

@@ -157,7 +157,7 @@ fn try_slabs(plan: &Plan, options: &ConvertOptions) -> Result<Vec<Slab>> {
         let step = stack.samples.len().div_ceil(TRIED).max(1);
         stack.samples.iter().step_by(step).map(move |sample| (number, *sample))
     });
-    let pool = threads::pool(options.jobs, "estimate")?;
+    let pool = threads::pool(options.threads, "estimate")?;
     pool.in_turn(tried, Encoder::default, |encoder, (number, sample)| {
         let stack = &plan.stacks[number];
         let (raw, small) = try_slab(encoder, options, &plan.samples[sample], stack)?;

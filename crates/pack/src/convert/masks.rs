@@ -609,7 +609,7 @@ fn refuse_id(value: f64, has_no_class: bool, place: (usize, usize), file: &Path)
             "class ids are whole numbers from 0 to 65535; if the value marks pixels without a class (nodata), give them one with ",
             Opt::MaskFill.to("ID"),
             ", or give this value a class id with ",
-            Opt::NewClasses
+            Opt::RemapClasses
         ]),
         false => error.with_remedy("class ids are whole numbers from 0 to 65535"),
     }

@@ -336,11 +336,8 @@ fn mean_over_rows(
 ) -> Result<Mean> {
     let info = source.info();
     let kept = bands.map(<[usize]>::to_vec);
-    let stored = Transform {
-        bands: kept.clone(),
-        ignore_value: info.ignore_value,
-        ..Transform::identity(info)
-    };
+    let stored =
+        Transform { bands: kept.clone(), nodata: info.ignore_value, ..Transform::identity(info) };
     let transform = match raw {
         true => stored.clone(),
         false => Transform {

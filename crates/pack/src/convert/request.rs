@@ -35,17 +35,17 @@ pub(super) fn identity(options: &ConvertOptions) -> String {
 }
 
 /// Options that a recipe contains under other names.
-const IN_RECIPE: [&str; 6] = ["mask", "codec", "level", "shuffle", "chunk", "shard_size"];
+const IN_RECIPE: [&str; 6] = ["mask", "codec", "level", "filter", "chunk", "shard_size"];
 /// Options that do not decide the result. Masks contain the classes and their colours.
 const UNDECISIVE: [&str; 9] = [
     "output",
     "resume",
     "append",
-    "classes",
+    "remap_classes",
     "class_names",
     "mask_colors",
-    "jobs",
-    "memory",
+    "threads",
+    "buffer_size",
     "command",
 ];
 
@@ -60,13 +60,13 @@ fn deciding(options: &ConvertOptions) -> Map<String, Value> {
 pub(super) fn recipe(options: &ConvertOptions) -> Value {
     let layout = &options.layout;
     let mut recipe = json!({
-        "values": options.values,
+        "values": options.values.record(),
         "masks": options.mask,
         "mask_fill": options.mask_fill,
         "codec": {
             "compressor": layout.codec.name(),
             "level": layout.level,
-            "shuffle": layout.shuffle.zarr_name(),
+            "shuffle": layout.filter.zarr_name(),
         },
         "chunk": layout.chunk,
         "shard_bytes": layout.shard_size,
@@ -95,7 +95,7 @@ pub(super) fn asked(options: &ConvertOptions) -> Value {
     };
     for (option, value) in [
         (Opt::Mask, masks(|mask| json!([mask.layer, mask.pattern]))),
-        (Opt::NewClasses, masks(|mask| json!(mask.classes))),
+        (Opt::RemapClasses, masks(|mask| json!(mask.classes))),
         (Opt::ClassNames, masks(|mask| json!(mask.class_names))),
         (Opt::MaskColors, masks(|mask| json!(mask.colors))),
     ] {
@@ -229,7 +229,7 @@ fn shown(option: Opt, value: &Value) -> Option<Shown> {
 mod tests {
     use super::*;
     use crate::convert::classes::ClassName;
-    use crate::convert::options::{BandSelection, KeepBits, Nodata, Scale};
+    use crate::convert::options::{BandSelection, Fill, KeepBits, Scale};
 
     fn error(theirs: &Value, ours: &Value) -> String {
         differs(theirs, ours, Path::new("out.partial")).to_string()
@@ -285,17 +285,17 @@ mod tests {
                 "pass the same mask",
             ),
             (
-                &asking(|options| options.layout.shuffle = hsipack_format::Shuffle::Bit),
+                &asking(|options| options.layout.filter = hsipack_format::Shuffle::Bit),
                 &plain,
                 "pass shuffle=bit",
             ),
             (
                 &asking(|options| {
-                    options.values.nodata = Nodata::Value(0.0);
+                    options.values.fill = Fill::Value(0.0);
                     options.values.keep_bits = KeepBits::Bits(8);
                 }),
                 &plain,
-                "pass nodata=0 and keep_bits=8",
+                "pass fill=0 and keep_bits=8",
             ),
             (
                 &asking(|options| options.mask = vec![named()]),

@@ -464,7 +464,7 @@ fn new_samples<'a>(
                     None => info.format.clone(),
                 },
                 scaling: applied.then_some([scaling.multiply, scaling.divide, scaling.add]),
-                ignore_value: values.ignore_value.or(info.ignore_value),
+                ignore_value: values.nodata.or(info.ignore_value),
                 unit: info.unit.clone().filter(|_| is_physical),
                 axes: sample.input.axes.clone(),
                 // The name is that of the sample.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! select bands → missing values become NaN → scale as the source asks → calibrate column by column
-//!     → normalise each spectrum → missing values become what --nodata says → divide by --scale
+//!     → normalise each spectrum → missing values become what --fill says → divide by --scale
 //! ```
 //!
 //! If single precision holds the numbers exactly, and they are only masked or divided by a power of two, they stay in
@@ -18,7 +18,7 @@ use hsipack_source::{CubeInfo, RowBuffer, Scaling};
 
 use super::calibration::Calibration;
 use super::cast;
-use super::options::{Nodata, Normalize};
+use super::options::{Fill, Normalize};
 
 /// Computation of packed values from the numbers of one cube.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct Transform {
     /// Bands of the source to keep, in this order; `None` keeps all.
     pub bands: Option<Vec<usize>>,
     /// The stored number that marks missing values.
-    pub ignore_value: Option<f64>,
+    pub nodata: Option<f64>,
     /// From stored numbers to physical values.
     pub scaling: Scaling,
     /// The scaling of each kept band, if bands differ. It is used instead of `scaling`.
@@ -42,7 +42,7 @@ pub struct Transform {
     /// Normalisation of spectra.
     pub normalize: Normalize,
     /// How missing values are packed.
-    pub nodata: Nodata,
+    pub fill: Fill,
     /// Factor between packed and physical values.
     pub scale: f64,
     /// Mantissa bits that the cast keeps; `None` keeps all.
@@ -75,13 +75,13 @@ impl Transform {
             source: info.shape,
             dtype: DType::F16,
             bands: None,
-            ignore_value: None,
+            nodata: None,
             scaling: Scaling::NONE,
             band_scaling: None,
             empty_bands: Vec::new(),
             calibration: None,
             normalize: Normalize::None,
-            nodata: Nodata::Nan,
+            fill: Fill::Nan,
             scale: 1.0,
             keep_bits: None,
         }
@@ -101,7 +101,7 @@ impl Transform {
         });
         Self {
             bands,
-            ignore_value: info.ignore_value,
+            nodata: info.ignore_value,
             scaling: info.scaling,
             band_scaling,
             empty_bands,
@@ -121,7 +121,7 @@ impl Transform {
             DType::Bool | DType::U8 | DType::I8 | DType::U16 | DType::I16 | DType::F16 | DType::F32
         );
         // A fill value that single precision cannot hold exactly would be rounded twice.
-        let fill = !matches!(self.nodata, Nodata::Value(value) if f64::from(value as f32) != value);
+        let fill = !matches!(self.fill, Fill::Value(value) if f64::from(value as f32) != value);
         let power_of_two =
             self.scale.to_bits() & ((1 << 52) - 1) == 0 && (1e-30..1e30).contains(&self.scale);
         fits && fill
@@ -136,7 +136,7 @@ impl Transform {
     /// values with the band fastest, ready for the cast. The buffer starts with row `first_row` of the cube.
     ///
     /// # Errors
-    /// If a value is missing and `--nodata error` was given, or `each` fails.
+    /// If a value is missing and `--fill error` was given, or `each` fails.
     pub fn apply(
         &self,
         rows: &RowBuffer,
@@ -190,9 +190,9 @@ impl Transform {
     ) -> Result<()> {
         let untouched = self.bands.is_none()
             && self.empty_bands.is_empty()
-            && self.ignore_value.is_none()
+            && self.nodata.is_none()
             && self.scale == 1.0
-            && self.nodata == Nodata::Nan;
+            && self.fill == Fill::Nan;
         if rows.dtype() == DType::F32 && untouched {
             return each(place, &rows.as_slice::<f32>()[values]);
         }
@@ -207,18 +207,18 @@ impl Transform {
             DType::F16 => self.gather(&rows.as_slice::<f16>()[values], |v| v.to_f32(), out),
             _ => self.gather(&rows.as_slice::<f32>()[values], |v| *v, out),
         }
-        if let Some(ignore) = self.ignore_value {
+        if let Some(ignore) = self.nodata {
             let ignore = ignore as f32;
             out.iter_mut()
                 .for_each(|value| *value = if *value == ignore { f32::NAN } else { *value });
         }
         self.forget_empty(out, f32::NAN);
-        match self.nodata {
-            Nodata::Nan => {}
-            Nodata::Value(fill) => {
+        match self.fill {
+            Fill::Nan => {}
+            Fill::Value(fill) => {
                 out.iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = fill as f32)
             }
-            Nodata::Error => {
+            Fill::Error => {
                 self.refuse_missing(out.iter().position(|value| value.is_nan()), place)?
             }
         }
@@ -238,7 +238,7 @@ impl Transform {
     ) -> Result<()> {
         let out = &mut scratch.double;
         gather_f64(self, rows, values, out);
-        if let Some(ignore) = self.ignore_value {
+        if let Some(ignore) = self.nodata {
             // A header gives single-precision values in decimal, so they are compared in single precision.
             let single = rows.dtype() == DType::F32;
             let matches =
@@ -262,12 +262,12 @@ impl Transform {
         if let Some(norm) = self.normalize.norm() {
             out.chunks_exact_mut(bands).for_each(|spectrum| spectrum::normalize(spectrum, norm));
         }
-        match self.nodata {
-            Nodata::Nan => {}
-            Nodata::Value(fill) => {
+        match self.fill {
+            Fill::Nan => {}
+            Fill::Value(fill) => {
                 out.iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = fill)
             }
-            Nodata::Error => {
+            Fill::Error => {
                 self.refuse_missing(out.iter().position(|value| value.is_nan()), place)?
             }
         }
@@ -355,9 +355,9 @@ impl Transform {
         )
         .with_remedy(remedy![
             "pass ",
-            Opt::Nodata.to("nan"),
+            Opt::Fill.to("nan"),
             ", or a number for ",
-            Opt::Nodata
+            Opt::Fill
         ]))
     }
 
@@ -423,7 +423,7 @@ mod tests {
     fn bands_are_picked_before_missing_values_are_masked() {
         let mut transform = identity(CubeShape::new(1, 2, 3));
         transform.bands = Some(vec![2, 0]);
-        transform.ignore_value = Some(-9999.0);
+        transform.nodata = Some(-9999.0);
         let got = apply(&transform, &rows(&[1.0, 2.0, -9999.0, 4.0, -9999.0, 6.0])).unwrap();
         assert!(got[0].is_nan());
         assert_eq!(got[1..], [1.0, 6.0, 4.0]);
@@ -453,10 +453,10 @@ mod tests {
     #[test]
     fn a_header_s_decimal_matches_a_single_precision_value() {
         let mut transform = identity(CubeShape::new(1, 1, 1));
-        transform.ignore_value = Some(-3.4028234663852886e38);
+        transform.nodata = Some(-3.4028234663852886e38);
         transform.normalize = Normalize::L2;
         assert!(apply(&transform, &rows(&[f32::MIN])).unwrap()[0].is_nan());
-        transform.ignore_value = Some(-3.40282e38);
+        transform.nodata = Some(-3.40282e38);
         assert!(!apply(&transform, &rows(&[f32::MIN])).unwrap()[0].is_nan());
     }
 
@@ -464,13 +464,13 @@ mod tests {
     fn missing_values_are_filled_after_spectra_are_normalised() {
         let mut transform = identity(CubeShape::new(1, 2, 4));
         transform.normalize = Normalize::L1;
-        transform.nodata = Nodata::Value(5.0);
+        transform.fill = Fill::Value(5.0);
         let got = apply(
             &transform,
             &rows(&[1.0, -2.0, 5.0, f32::NAN, f32::INFINITY, 0.0, f32::NEG_INFINITY, 0.0]),
         );
         assert_eq!(got.unwrap(), [0.125, -0.25, 0.625, 5.0, 5.0, 0.0, 5.0, 0.0]);
-        transform.nodata = Nodata::Error;
+        transform.fill = Fill::Error;
         let error = apply(&transform, &rows(&[1.0, f32::INFINITY, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]));
         assert!(error.unwrap_err().what().contains("band 1, row 0, column 0 has no value"));
     }
@@ -494,13 +494,13 @@ mod tests {
     #[test]
     fn missing_values_can_be_replaced_or_refused() {
         let mut transform = identity(CubeShape::new(2, 1, 2));
-        transform.nodata = Nodata::Value(8.0);
+        transform.fill = Fill::Value(8.0);
         transform.scale = 2.0;
         assert_eq!(
             apply(&transform, &rows(&[1.0, 2.0, 3.0, f32::NAN])).unwrap(),
             [0.5, 1.0, 1.5, 4.0]
         );
-        transform.nodata = Nodata::Error;
+        transform.fill = Fill::Error;
         let error = apply(&transform, &rows(&[1.0, 2.0, 3.0, f32::NAN])).unwrap_err();
         assert!(error.what().contains("band 1, row 1, column 0"), "{error}");
     }

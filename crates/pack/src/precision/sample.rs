@@ -42,7 +42,7 @@ pub struct Block<'a> {
     pub values: &'a [f32],
 }
 
-/// Calls `each` for blocks of rows of the planned cubes, with `jobs` threads. The results are in the order of the
+/// Calls `each` for blocks of rows of the planned cubes, with `threads` threads. The results are in the order of the
 /// blocks.
 ///
 /// # Errors
@@ -51,7 +51,7 @@ pub fn map_blocks<T: Send>(
     plan: &Plan,
     values: &ValueOptions,
     budget: Budget,
-    jobs: usize,
+    threads: usize,
     stop: &AtomicBool,
     each: impl Fn(Block) -> Result<T> + Send + Sync,
 ) -> Result<Vec<T>> {
@@ -81,7 +81,7 @@ pub fn map_blocks<T: Send>(
         };
         reads.into_iter().map(one).collect::<Result<Vec<T>>>()
     };
-    let found = threads::pool(jobs, "sample")?.in_turn(pieces, state, work)?;
+    let found = threads::pool(threads, "sample")?.in_turn(pieces, state, work)?;
     Ok(found.into_iter().flatten().collect())
 }
 
@@ -105,7 +105,7 @@ fn spread(count: usize, height: usize, blocks: usize) -> impl Iterator<Item = Ra
 pub fn measure(
     plan: &Plan,
     values: &ValueOptions,
-    jobs: usize,
+    threads: usize,
     stop: &AtomicBool,
 ) -> Result<Information> {
     let width = values.dtype.size() * 8;
@@ -122,7 +122,7 @@ pub fn measure(
         Ok(counts)
     };
     let mut all = Counts::new(width);
-    let found = map_blocks(plan, values, PLAN_BUDGET, jobs, stop, count)?;
+    let found = map_blocks(plan, values, PLAN_BUDGET, threads, stop, count)?;
     found.iter().for_each(|counts| all.merge(counts));
     Ok(all.information())
 }

@@ -76,8 +76,10 @@ pub struct PreviewOptions {
     pub output: PathBuf,
     /// Id or name of a sample. If `None`, a contact sheet of the dataset is drawn.
     pub sample: Option<String>,
-    /// A mask: its name in a dataset, `file` or `file::variable` for a cube.
+    /// The name of a mask of a dataset.
     pub mask: Option<String>,
+    /// The mask of a cube: `file` or `file::variable`.
+    pub mask_file: Option<String>,
     /// Order of the axes of an array.
     pub axes: Option<String>,
     /// Whether to overwrite a file that is not a preview.
@@ -120,9 +122,16 @@ fn preview_cube(options: &PreviewOptions, input: &Input, source: &dyn Source) ->
         .at(&input.file)
         .with_remedy(remedy!["leave out ", Opt::Sample]));
     }
+    if let Some(mask) = &options.mask {
+        return Err(Error::conflict(format!(
+            "{mask} would be a mask of a dataset, but this is a cube"
+        ))
+        .at(&input.file)
+        .with_remedy(remedy!["name the file of the mask with ", Opt::MaskFile]));
+    }
     let cube = Cube::of_source(source);
     let shape = cube.shape;
-    let mask = options.mask.as_deref();
+    let mask = options.mask_file.as_deref();
     let sampling = sampling_of(&cube, mask.is_some());
     let map = mask.map(|mask| ClassMap::of_file(mask, shape.rows, shape.columns, &sampling));
     let file = mirror::url_of(&input.file).unwrap_or_else(|| input.file.clone());
@@ -132,6 +141,13 @@ fn preview_cube(options: &PreviewOptions, input: &Input, source: &dyn Source) ->
 }
 
 fn preview_dataset(options: &PreviewOptions, dataset: &Dataset) -> Result<Previewed> {
+    if let Some(file) = &options.mask_file {
+        return Err(Error::conflict(format!(
+            "{file} would be the mask of a cube, but this is a dataset"
+        ))
+        .at(dataset.path())
+        .with_remedy(remedy!["name a mask of the dataset with ", Opt::Masks]));
+    }
     let sample = match (&options.sample, dataset.samples().len()) {
         (Some(text), _) => target::find_sample(dataset, text)?,
         (None, 1) => dataset.samples().get(0)?,

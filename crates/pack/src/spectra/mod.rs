@@ -72,7 +72,7 @@ fn rows_of(
 ) -> Result<Vec<Row>> {
     let reader = CubeReader { dataset, options, progress };
     let read = |(): &mut (), id: &usize| reader.regions(*id);
-    let cubes = threads::in_turn(options.jobs, "spectra", samples.iter(), || (), read)?;
+    let cubes = threads::in_turn(options.threads, "spectra", samples.iter(), || (), read)?;
     Ok(cubes.into_iter().flatten().collect())
 }
 

@@ -28,7 +28,7 @@ pub struct SpectraOptions {
     /// Whether pixels of class id 0 are also a region. Layer 0 is always treated like any other layer.
     pub background: bool,
     /// Number of threads.
-    pub jobs: usize,
+    pub threads: usize,
 }
 
 impl SpectraOptions {
@@ -45,7 +45,7 @@ impl SpectraOptions {
             min_pixels: 1,
             ignore: Vec::new(),
             background: false,
-            jobs: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
 }

@@ -100,10 +100,10 @@ pub fn check(
     share: &Share,
     known: &[Problem],
     broken: &Broken,
-    jobs: usize,
+    threads: usize,
     progress: &Progress,
 ) -> Result<Vec<StackFound>> {
-    let pool = threads::pool(jobs, "validate")?;
+    let pool = threads::pool(threads, "validate")?;
     let samples = dataset.samples();
     let check = |(place, stack): (usize, &Stack)| {
         let of = Of { stack, place, samples, share };

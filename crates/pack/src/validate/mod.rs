@@ -46,13 +46,13 @@ pub struct ValidateOptions {
     /// and the dataset's folder.
     pub source_root: Option<PathBuf>,
     /// Number of threads.
-    pub jobs: usize,
+    pub threads: usize,
 }
 
 impl Default for ValidateOptions {
     fn default() -> Self {
-        let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { quick: false, source: false, source_root: None, jobs }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { quick: false, source: false, source_root: None, threads }
     }
 }
 
@@ -282,7 +282,7 @@ fn inspect(
     if options.quick {
         return Ok(found);
     }
-    found.chunks = chunks::check(dataset, share, known, broken, options.jobs, progress)?;
+    found.chunks = chunks::check(dataset, share, known, broken, options.threads, progress)?;
     if options.source {
         let problems = found.chunks.iter().flat_map(chunks::StackFound::problems);
         let damaged = known.iter().chain(problems).filter_map(|problem| problem.sample.clone());

@@ -44,7 +44,7 @@ pub fn read(dataset: &Dataset) -> Result<Vec<Recipe>> {
     let recipes = recipes.into_iter().map(|(recipe, until)| {
         let part = |key: &str| recipe.get(key).cloned().unwrap_or_default();
         Ok(Recipe {
-            values: serde_json::from_value(part("values")).map_err(|_| missing())?,
+            values: ValueOptions::from_record(part("values")).map_err(|_| missing())?,
             masks: serde_json::from_value(part("masks")).map_err(|_| missing())?,
             targets: match recipe.get("targets") {
                 Some(targets) => serde_json::from_value(targets.clone()).map_err(|_| missing())?,

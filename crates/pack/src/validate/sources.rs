@@ -72,7 +72,7 @@ pub fn check(
         memory: Memory::default(),
         rows: RowBuffer::new(),
     };
-    let results = threads::pool(options.jobs, "compare")?.in_turn(
+    let results = threads::pool(options.threads, "compare")?.in_turn(
         ids.into_iter(),
         comparer,
         |comparer, id| {

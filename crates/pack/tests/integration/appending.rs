@@ -101,7 +101,7 @@ fn whoever_opens_and_reads_while_cubes_are_appended_never_sees_an_error() {
         }
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                let options = ValidateOptions { jobs: 2, ..ValidateOptions::default() };
+                let options = ValidateOptions { threads: 2, ..ValidateOptions::default() };
                 let report = validate(&out, &options, &Progress::default());
                 let report = report.unwrap_or_else(|error| panic!("{error}"));
                 assert!(report.ok, "{:?}", report.problems);

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use half::f16;
 use hsipack_format::ErrorKind;
-use hsipack_pack::convert::{self, ChunkShape, ConvertOptions, KeepBits, Mode, Nodata, Scale};
+use hsipack_pack::convert::{self, ChunkShape, ConvertOptions, Fill, KeepBits, Mode, Scale};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::validate::{ValidateOptions, validate};
 use hsipack_source::RowBuffer;
@@ -137,10 +137,10 @@ fn check_with_zarrs(path: &Path, scale: f64) {
 fn threads_do_not_change_a_byte() {
     let folder = tempfile::tempdir().unwrap();
     cubes(folder.path(), 8, 2);
-    let results = [1, 2, 7].map(|jobs| {
+    let results = [1, 2, 7].map(|threads| {
         // Next to the cubes: packed datasets inside an input folder are not an input.
-        let out = folder.path().join(format!("out{jobs}"));
-        pack(&ConvertOptions { jobs, ..options(folder.path(), &out) });
+        let out = folder.path().join(format!("out{threads}"));
+        pack(&ConvertOptions { threads, ..options(folder.path(), &out) });
         content(&out)
     });
     assert!(results[0].len() > 10);
@@ -152,9 +152,9 @@ fn threads_do_not_change_a_byte() {
 fn threads_do_not_change_what_is_chosen_automatically() {
     let folder = tempfile::tempdir().unwrap();
     cubes(folder.path(), 8, 2);
-    let results = [1, 2, 7].map(|jobs| {
-        let out = folder.path().join(format!("out{jobs}"));
-        let mut options = ConvertOptions { jobs, ..options(folder.path(), &out) };
+    let results = [1, 2, 7].map(|threads| {
+        let out = folder.path().join(format!("out{threads}"));
+        let mut options = ConvertOptions { threads, ..options(folder.path(), &out) };
         options.values.scale = Scale::Auto;
         options.values.keep_bits = KeepBits::Auto;
         let mut estimate = convert::dry_run(&options).unwrap();
@@ -171,12 +171,12 @@ fn threads_do_not_change_what_is_chosen_automatically() {
 fn the_first_cube_that_cannot_be_read_is_named_whatever_the_threads() {
     let folder = tempfile::tempdir().unwrap();
     cubes(folder.path(), 12, 0);
-    for jobs in [1, 2, 7] {
+    for threads in [1, 2, 7] {
         let mut options = options(folder.path(), &folder.path().join("out"));
         options.values.scale = Scale::Auto;
-        options.values.nodata = Nodata::Error;
-        options.values.ignore_value = Some(1e9);
-        options.jobs = jobs;
+        options.values.fill = Fill::Error;
+        options.values.nodata = Some(1e9);
+        options.threads = threads;
         for (number, at) in [(3, 100), (4, 0), (9, 0)] {
             let file = folder.path().join(format!("cube{number:03}.img"));
             let mut values = std::fs::read(&file).unwrap();
@@ -196,7 +196,7 @@ fn a_stopped_conversion_is_resumed_to_the_same_dataset() {
     let whole = folder.path().join("whole");
     pack(&options(folder.path(), &whole));
     let out = folder.path().join("out");
-    let options = ConvertOptions { jobs: 1, ..options(folder.path(), &out) };
+    let options = ConvertOptions { threads: 1, ..options(folder.path(), &out) };
 
     // If it is stopped while planning, nothing is written.
     let progress = Progress::default();

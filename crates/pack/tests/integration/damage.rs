@@ -14,7 +14,7 @@ use hsipack_store::Dataset;
 use crate::conversion::{content, cubes, options, pack};
 
 fn check(dataset: &Path) -> Report {
-    let options = ValidateOptions { jobs: 1, ..ValidateOptions::default() };
+    let options = ValidateOptions { threads: 1, ..ValidateOptions::default() };
     validate(dataset, &options, &Progress::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -48,8 +48,8 @@ fn threads_do_not_change_what_is_found() {
     let mut values = std::fs::read(&source).unwrap();
     values[9] ^= 0x40;
     std::fs::write(&source, values).unwrap();
-    let found = [1, 2, 7].map(|jobs| {
-        let options = ValidateOptions { jobs, source: true, ..ValidateOptions::default() };
+    let found = [1, 2, 7].map(|threads| {
+        let options = ValidateOptions { threads, source: true, ..ValidateOptions::default() };
         let report = validate(&out, &options, &Progress::default()).unwrap();
         // The dataset's copy of the cube whose source changed is intact.
         assert_eq!((report.damaged_samples.len(), report.sources), (2, 3));
@@ -66,8 +66,8 @@ fn a_check_that_is_stopped_ends_with_that_error() {
     let folder = tempfile::tempdir().unwrap();
     let out = dataset(folder.path());
     for source in [false, true] {
-        for jobs in [1, 3] {
-            let options = ValidateOptions { jobs, source, ..ValidateOptions::default() };
+        for threads in [1, 3] {
+            let options = ValidateOptions { threads, source, ..ValidateOptions::default() };
             let progress = Progress::default();
             progress.stop.store(true, Ordering::Relaxed);
             let error = validate(&out, &options, &progress).unwrap_err();

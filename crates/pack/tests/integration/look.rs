@@ -28,6 +28,7 @@ fn report(path: &Path, quick: bool) -> CubeReport {
 
 fn options(path: &Path, output: PathBuf) -> PreviewOptions {
     PreviewOptions {
+        mask_file: None,
         path: path.display().to_string(),
         output,
         sample: None,

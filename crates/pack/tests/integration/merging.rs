@@ -34,7 +34,7 @@ fn packed(folder: &Path, name: &str, count: usize, masks: &[&str], high: u16) ->
         // At most two cubes in a shard.
         options.layout.shard_size = 500;
         if high > 0 {
-            options.classes = vec![format!("gt.1={}", 1 + high).parse().unwrap()];
+            options.remap_classes = vec![format!("gt.1={}", 1 + high).parse().unwrap()];
         }
     });
     out

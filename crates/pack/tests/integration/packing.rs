@@ -76,7 +76,7 @@ pub fn varied(count: usize) -> Vec<f32> {
 pub fn pack(inputs: &[PathBuf], output: &Path, set: impl Fn(&mut ConvertOptions)) -> Dataset {
     let inputs = inputs.iter().map(|input| input.display().to_string()).collect();
     let mut options = ConvertOptions::new(inputs, output);
-    options.jobs = 2;
+    options.threads = 2;
     set(&mut options);
     convert::convert(&options, &Progress::default(), &|_| {}).unwrap();
     Dataset::open(output).unwrap()

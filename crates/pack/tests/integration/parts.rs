@@ -29,7 +29,7 @@ fn plan(options: &ConvertOptions, file: &Path) -> Result<parts::Planned> {
 }
 
 fn work(file: &Path, part: Part) -> Result<WorkReport> {
-    let options = WorkOptions { jobs: 1, ..WorkOptions::new(part) };
+    let options = WorkOptions { threads: 1, ..WorkOptions::new(part) };
     parts::work(file, &options, &Progress::default(), &|_| {})
 }
 
@@ -338,7 +338,7 @@ fn parts_on_a_server_are_the_conversion_and_leave_nothing_else() {
 fn steps_that_are_killed_at_any_request_can_be_done_again() {
     let (_folder, inputs, made) = folders(7);
     let options =
-        |bucket: &Bucket| ConvertOptions { jobs: 1, ..self::options(&inputs, &bucket.url("d")) };
+        |bucket: &Bucket| ConvertOptions { threads: 1, ..self::options(&inputs, &bucket.url("d")) };
     let first = bucket("parts-killed");
     pack(&options(&first));
     let want = objects(&first, "d");

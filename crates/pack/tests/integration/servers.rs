@@ -35,7 +35,7 @@ pub fn convert(options: &ConvertOptions) -> Result<convert::Report> {
 pub fn of(folder: &Path, out: &Path, which: std::ops::Range<usize>, mode: Mode) -> ConvertOptions {
     let inputs =
         which.map(|number| folder.join(format!("cube{number:03}.hdr")).display().to_string());
-    ConvertOptions { inputs: inputs.collect(), mode, jobs: 1, ..options(folder, out) }
+    ConvertOptions { inputs: inputs.collect(), mode, threads: 1, ..options(folder, out) }
 }
 
 /// The content of a file of a dataset, without what differs between two conversions.
@@ -527,11 +527,11 @@ fn cubes_of_a_server_are_opened_at_the_same_time() {
         }
         BucketFault::None
     });
-    let pack_with = |jobs| {
+    let pack_with = |threads| {
         most.store(0, Ordering::SeqCst);
-        let out = folder.path().join(format!("out_{jobs}"));
-        let inputs = vec![bucket.url(&format!("raw/{jobs}")).display().to_string()];
-        pack(&ConvertOptions { inputs, jobs, ..options(&cubes_here, &out) });
+        let out = folder.path().join(format!("out_{threads}"));
+        let inputs = vec![bucket.url(&format!("raw/{threads}")).display().to_string()];
+        pack(&ConvertOptions { inputs, threads, ..options(&cubes_here, &out) });
         let shard = std::fs::read(out.join("6x5x4/image/c/0/0/0/0")).unwrap();
         (shard, most.load(Ordering::SeqCst))
     };

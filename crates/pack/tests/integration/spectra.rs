@@ -39,7 +39,7 @@ fn packed(folder: &Path, scale: Scale, dtype: DType, ids: &[Vec<u8>; 2]) -> Data
 
 fn compute(dataset: &Dataset, set: impl FnOnce(&mut SpectraOptions)) -> Table {
     let mut options = SpectraOptions::new(dataset.path(), "organs");
-    options.jobs = 1;
+    options.threads = 1;
     set(&mut options);
     spectra(&options, &Progress::default()).unwrap()
 }
@@ -112,8 +112,8 @@ proptest! {
         let ids = [one, two];
         let dataset = packed(folder.path(), Scale::Factor(4.0), dtype, &ids);
         let statistic = if median { Statistic::Median } else { Statistic::Mean };
-        let set = |jobs| move |options: &mut SpectraOptions| {
-            options.jobs = jobs;
+        let set = |threads| move |options: &mut SpectraOptions| {
+            options.threads = threads;
             options.statistic = statistic;
             options.min_pixels = least;
             options.ignore = vec![ignored];

@@ -36,10 +36,14 @@ fn packed(folder: &Path, dtype: DType) -> Dataset {
     })
 }
 
-fn compute(dataset: &Dataset, samples: Option<&[usize]>, jobs: usize) -> Vec<(usize, BandStats)> {
+fn compute(
+    dataset: &Dataset,
+    samples: Option<&[usize]>,
+    threads: usize,
+) -> Vec<(usize, BandStats)> {
     let mut options = StatisticsOptions::new(dataset.path());
     options.samples = samples.map(<[usize]>::to_vec);
-    options.jobs = jobs;
+    options.threads = threads;
     let (progress, total) = (Progress::default(), AtomicU64::new(0));
     let all = statistics(&options, &progress, &total).unwrap();
     assert_eq!(progress.bytes_in.load(Ordering::Relaxed), total.load(Ordering::Relaxed));

@@ -142,7 +142,7 @@ fn appends_parts_and_resumed_conversions_give_the_same_dataset() {
     parts::plan(&options, &file, &Progress::default(), &|_| {}).unwrap();
     for number in [2, 1, 3] {
         let part = Part::new(number, 3).unwrap();
-        let work = WorkOptions { jobs: 1, ..WorkOptions::new(part) };
+        let work = WorkOptions { threads: 1, ..WorkOptions::new(part) };
         parts::work(&file, &work, &Progress::default(), &|_| {}).unwrap();
     }
     parts::commit(&file, false).unwrap();
@@ -150,7 +150,7 @@ fn appends_parts_and_resumed_conversions_give_the_same_dataset() {
 
     // Stopped after some cubes, and resumed.
     let out = made.join("resumed");
-    let options = ConvertOptions { jobs: 1, ..with_targets(&inputs, &out) };
+    let options = ConvertOptions { threads: 1, ..with_targets(&inputs, &out) };
     let progress = Progress::default();
     let stop = |_: &Plan| progress.stop.store(true, Ordering::Relaxed);
     let error = convert(&options, &progress, &stop).unwrap_err();

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _boxes, _options
+from hsipack import _boxes, _options, _renamed
 from hsipack._errors import ConflictError, UnsupportedError
 from hsipack.dataset import Dataset
 from hsipack.stats import Stats, together
@@ -30,24 +30,30 @@ class Concat:
     def __init__(self, datasets: Sequence[Dataset], weights: Sequence[float] | None) -> None:
         self.datasets = list(datasets)
         self.weights = None if weights is None else list(weights)
-        labels = {label for dataset in datasets for label in dataset.classes}
+        labels = {label for dataset in datasets for label in dataset.label_names}
         texts = sorted(label for label in labels if isinstance(label, str))
-        self._classes = [*sorted(label for label in labels if not isinstance(label, str)), *texts]
+        self._label_names = [
+            *sorted(label for label in labels if not isinstance(label, str)),
+            *texts,
+        ]
         # For every dataset, the positions of its classes in those of all; the last one, -1, is for
         # samples without a label. If a dataset has labels for a regression, the labels themselves,
         # and NaN at the end.
         are_numbers = not texts and any(dataset._label_values() is not None for dataset in datasets)
         self._labels: list[npt.NDArray[Any]] = [
-            np.array([*dataset.classes, np.nan])
+            np.array([*dataset.label_names, np.nan])
             if are_numbers
-            else np.array([*map(self._classes.index, dataset.classes), -1], dtype=np.int64)
+            else np.array([*map(self._label_names.index, dataset.label_names), -1], dtype=np.int64)
             for dataset in datasets
         ]
 
+    def __getattr__(self, name: str) -> NoReturn:
+        raise _renamed.attribute(self, name, {"classes": "label_names"})
+
     @property
-    def classes(self) -> list[Any]:
+    def label_names(self) -> list[Any]:
         """The distinct labels of all datasets in ascending order, numbers before texts."""
-        return list(self._classes)
+        return list(self._label_names)
 
     def _labels_of(self, number: int) -> npt.NDArray[Any]:
         """The label in batches of each class number of a dataset."""
@@ -80,14 +86,17 @@ class Concat:
         known = [part for part in parts if part is not None]
         return together(known) if len(known) == len(parts) else None
 
-    def compute_stats(self, *, physical: bool | None = None, jobs: int | None = None) -> Stats:
+    @_renamed.arguments(jobs="num_threads")
+    def compute_stats(
+        self, *, physical: bool | None = None, num_threads: int | None = None
+    ) -> Stats:
         """Computes the per-band statistics of all samples of all datasets; see
         :meth:`hsipack.Dataset.compute_stats`.
 
         Args:
             physical: statistics of physical values instead of stored values. If ``None``, as the
                 datasets are read.
-            jobs: number of threads; one per core if ``None``.
+            num_threads: number of threads; one per core if ``None``.
 
         Raises:
             ConflictError: if the datasets have different ``scale_factor`` or ``add_offset``, unless
@@ -99,7 +108,9 @@ class Concat:
             self._check_factors()
         # If all are empty, the first one says so.
         parts = [dataset for dataset in self.datasets if len(dataset)] or self.datasets[:1]
-        return together([part.compute_stats(physical=physical, jobs=jobs) for part in parts])
+        return together(
+            [part.compute_stats(physical=physical, num_threads=num_threads) for part in parts]
+        )
 
     def _check_factors(self) -> None:
         """Raises an error if stored values of the datasets differ in meaning."""
@@ -250,9 +261,9 @@ def concat(datasets: Sequence[Any], weights: Sequence[float] | None = None) -> C
     whole dataset. Without ``shuffle``, the datasets come one after the other. One ring and one set
     of threads serve all datasets.
 
-    The numbers of classes in ``label`` are positions in ``concat(…).classes``, the labels of all
-    datasets. ``normalize="standardize"`` is refused, because it would use different statistics for
-    each dataset. Give ``normalize=joined.stats`` instead.
+    The numbers of classes in ``label`` are positions in ``concat(…).label_names``, the labels of
+    all datasets. ``normalize="standardize"`` is refused, because it would use different statistics
+    for each dataset. Give ``normalize=joined.stats`` instead.
 
     Args:
         datasets: datasets, their paths, or parts of datasets (``ds.split("train")``).

@@ -69,7 +69,13 @@ def convert(
             progress(done, total)
 
     parts = max(1, min(planned["shards"], MOST_PARTS))
-    arguments = (parts, settings.get("jobs", 1), settings.get("memory"), servers or [], places)
+    arguments = (
+        parts,
+        settings.get("threads", 1),
+        settings.get("buffer_size"),
+        servers or [],
+        places,
+    )
     try:
         run(executor, _work, [(plan, part + 1, *arguments) for part in range(parts)], ended)
     except Error as error:
@@ -88,7 +94,7 @@ def validate(
     executor: Executor,
     path: str,
     source: tuple[bool, str | None],
-    jobs: int | None,
+    threads: int | None,
     servers: list[tuple[str, str]] | None,
     progress: Callable[[int, int], object] | None,
 ) -> str:
@@ -111,7 +117,7 @@ def validate(
         if progress is not None:
             progress(done, 0)
 
-    arguments = (parts, *source, 1 if jobs is None else jobs, servers or [])
+    arguments = (parts, *source, 1 if threads is None else threads, servers or [])
     run(executor, _check, [(path, part + 1, *arguments) for part in range(parts)], ended)
     report = json.loads(_hsipack.put_validation_together(path, source[0], found))
     report["seconds"] = time.monotonic() - started
@@ -132,8 +138,8 @@ def spectra(
     found: list[bytes] = []
     path = settings["dataset"]
     there = _options.absolute_path("dataset", path)
-    jobs = 1 if settings["jobs"] is None else settings["jobs"]
-    shared = {**settings, "dataset": there, "jobs": jobs, "splits": [], "output": None}
+    threads = 1 if settings["threads"] is None else settings["threads"]
+    shared = {**settings, "dataset": there, "threads": threads, "splits": [], "output": None}
 
     def ended(result: tuple[int, bytes]) -> None:
         nonlocal done
@@ -162,22 +168,22 @@ def _check(
     parts: int,
     source: bool,
     source_root: str | None,
-    jobs: int,
+    threads: int,
     servers: list[tuple[str, str]],
     attempt: str,
 ) -> tuple[int, str]:
     """Checks a part, in the worker; see :func:`_work`."""
     if servers:
         _hsipack.set_storage_options(path, servers)
-    return _hsipack.validate_part(path, source, source_root, part, parts, jobs)
+    return _hsipack.validate_part(path, source, source_root, part, parts, threads)
 
 
 def _work(
     plan: str,
     part: int,
     parts: int,
-    jobs: int,
-    memory: int | None,
+    threads: int,
+    buffer_size: int | None,
     servers: list[tuple[str, str]],
     places: list[str],
     attempt: str,
@@ -187,7 +193,7 @@ def _work(
     """
     for place in places:
         _hsipack.set_storage_options(place, servers)
-    report: dict[str, Any] = json.loads(_hsipack.work_part(plan, part, parts, jobs, memory))
+    report: dict[str, Any] = json.loads(_hsipack.work_part(plan, part, parts, threads, buffer_size))
     return report
 
 

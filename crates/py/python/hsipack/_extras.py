@@ -213,7 +213,7 @@ def _excluded(name: str, which: list[Any], reading: Reading) -> list[int]:
                     path=dataset.path,
                     remedy=f"names that it has: {listed}",
                 )
-            if not mask.layers and dataset._classes is not None:
+            if not mask.layers and dataset._new_classes is not None:
                 raise ConflictError(
                     f"quality: class {label!r} has another id in batches",
                     path=dataset.path,

@@ -48,7 +48,7 @@ def class_weights(
     Args:
         counts: number of pixels by class id, as :meth:`Dataset.class_counts` returns it.
         kind: see above.
-        ignore: class ids to ignore, such as 0 if it means "unlabelled".
+        ignore: class ids that count as unlabelled, such as 0.
         num_classes: length of the array. If ``None``, up to the largest class id that is not
             ignored, so that ``ignore=255`` makes no weights for the ids in between.
 
@@ -104,17 +104,17 @@ def _ids(name: str, ids: Any) -> list[int]:
 
 
 def new_ids(
-    dataset: Dataset, masks: Sequence[str], classes: Classes | None, ignore: int | None
+    dataset: Dataset, masks: Sequence[str], classes: Classes | None, other: int | None
 ) -> list[NewIds]:
     """New class ids for some masks, as the native part takes them.
 
     Args:
         dataset: the dataset of the masks.
         masks: the masks that are read.
-        classes: see :meth:`hsipack.Dataset.with_masks`.
-        ignore: see :meth:`hsipack.Dataset.with_masks`.
+        classes: ``remap_classes`` of :meth:`hsipack.Dataset.with_masks`.
+        other: its ``other_class``.
     """
-    check(classes, ignore)
+    check(classes, other)
     if classes is None:
         return []
     if all(isinstance(one, Mapping) for one in classes.values()):
@@ -122,33 +122,34 @@ def new_ids(
     else:
         given = {_only_mask(dataset, masks): classes}
     return [
-        {"mask": mask, "classes": _pairs(ids), "ignore": None if ignore is None else int(ignore)}
+        {"mask": mask, "classes": _pairs(ids), "other": None if other is None else int(other)}
         for mask, ids in given.items()
     ]
 
 
-def check(classes: object, ignore: object) -> None:
+def check(classes: object, other: object) -> None:
     """Refuses new class ids that are none."""
     if classes is None:
-        if ignore is not None:
+        if other is not None:
             raise ConflictError(
-                f"ignore={ignore} without classes", remedy="say which ids stay, with classes"
+                f"other_class={other} without remap_classes",
+                remedy="say which ids stay, with remap_classes",
             )
         return
     remedy = "give new ids by class ids or names, such as {3: 1, 'tumour': 2}"
     if not isinstance(classes, Mapping):
-        raise _options.wrong_type("classes", classes, remedy)
+        raise _options.wrong_type("remap_classes", classes, remedy)
     if not classes:
-        raise _options.wrong("classes", classes, remedy)
-    if ignore is not None:
-        _options.natural("ignore", ignore, least=0, most=_MOST)
+        raise _options.wrong("remap_classes", classes, remedy)
+    if other is not None:
+        _options.natural("other_class", other, least=0, most=_MOST)
     by_mask = [isinstance(one, Mapping) for one in classes.values()]
     if all(by_mask):
         for mask, ids in classes.items():
-            _options.text("classes", mask)
+            _options.text("remap_classes", mask)
             _pairs(ids)
     elif any(by_mask):
-        raise _options.wrong("classes", classes, "give ids for one mask, or ids by mask name")
+        raise _options.wrong("remap_classes", classes, "give ids for one mask, or ids by mask name")
     else:
         _pairs(classes)
 
@@ -169,9 +170,9 @@ def _only_mask(dataset: Dataset, masks: Sequence[str]) -> str:
     if len(of_ids) == 1:
         return of_ids[0]
     raise ConflictError(
-        f"classes are given for {len(of_ids)} masks"
+        f"remap_classes is given for {len(of_ids)} masks"
         if of_ids
-        else "classes need a mask of class ids",
+        else "remap_classes needs a mask of class ids",
         path=dataset.path,
         remedy="give them by the masks' names, such as classes={'organs': {3: 1}}"
         if of_ids
@@ -184,4 +185,4 @@ def _class(one: Any) -> int | str:
 
 
 def _new(one: Any, new: Any) -> int:
-    return _options.natural(f"classes[{one!r}]", new, least=0, most=_MOST)
+    return _options.natural(f"remap_classes[{one!r}]", new, least=0, most=_MOST)

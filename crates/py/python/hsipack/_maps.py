@@ -66,17 +66,17 @@ class Classes:
         return best if self.ids is None else self.ids[best]
 
 
-def class_ids(classes: object) -> Classes | None:
-    """The argument ``classes`` of a stitcher, checked; None if maps have channels."""
+def checked_class_ids(classes: object) -> Classes | None:
+    """The argument ``class_ids`` of a stitcher, checked; None if maps have channels."""
     if isinstance(classes, bool | np.bool_):
         return Classes(None) if classes else None
     remedy = "give True, or the class id of every channel"
     if not isinstance(classes, Sequence | np.ndarray) or isinstance(classes, str):
-        raise _options.wrong_type("classes", classes, remedy)
+        raise _options.wrong_type("class_ids", classes, remedy)
     if not len(classes):
-        raise _options.wrong("classes", classes, remedy)
+        raise _options.wrong("class_ids", classes, remedy)
     most = (1 << 32) - 2
-    return Classes([_options.natural("classes", one, least=0, most=most) for one in classes])
+    return Classes([_options.natural("class_ids", one, least=0, most=most) for one in classes])
 
 
 def result_type(merge: str, dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -21,7 +21,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _hsipack, _options, dataset, packing, reports
+from hsipack import _hsipack, _options, _renamed, dataset, packing, reports
 from hsipack._cubes import Cube
 from hsipack._errors import ConflictError, FileError, UnsupportedError
 from hsipack.packing import ClassNames
@@ -30,6 +30,12 @@ from hsipack.reports import ConvertReport
 Progress = Callable[[int, int], object]
 
 
+@_renamed.arguments(
+    ignore_value="nodata",
+    shuffle="filter",
+    jobs="num_threads",
+    memory="buffer_size",
+)
 def pack(
     cubes: Iterable[tuple[str, Any] | tuple[str, Any, Mapping[str, Any] | None]],
     output: str | os.PathLike[str],
@@ -40,8 +46,8 @@ def pack(
     class_names: ClassNames | None = None,
     dtype: str = "float16",
     scale: str | float = "none",
-    nodata: str | float = "nan",
-    ignore_value: float | None = None,
+    fill: str | float = "nan",
+    nodata: float | None = None,
     keep_bits: int | None = None,
     normalize: str = "none",
     bands: Sequence[int] | None = None,
@@ -50,12 +56,12 @@ def pack(
     wavelength_tolerance: float = 0.01,
     codec: str = "lz4hc",
     level: int = 4,
-    shuffle: str = "byte",
+    filter: str = "byte",
     chunk: int | tuple[int, int] | None = None,
     block_size: int | None = None,
     shard_size: int | None = None,
-    jobs: int | None = None,
-    memory: int | None = None,
+    num_threads: int | None = None,
+    buffer_size: int | None = None,
     scratch: str | os.PathLike[str] | None = None,
     scratch_size: int = 4 << 30,
     progress: Progress | None = None,
@@ -109,10 +115,10 @@ def pack(
         scratch: folder for arrays until they are packed. If ``None``, beside the output.
         scratch_size: maximum bytes of these arrays; there is always room for two cubes.
         progress: a function that is called with the bytes of arrays taken so far, and 0.
-        dtype, scale, nodata, ignore_value, keep_bits, normalize, bands, wavelengths, \
-drop_bad_bands, wavelength_tolerance, codec, level, shuffle, chunk, block_size, shard_size, jobs, \
-memory: as for :func:`convert`. ``scale`` and ``keep_bits`` cannot be ``"auto"``, which needs to
-            see all values first.
+        dtype, scale, fill, nodata, keep_bits, normalize, bands, wavelengths, drop_bad_bands, \
+wavelength_tolerance, codec, level, filter, chunk, block_size, shard_size, num_threads, \
+buffer_size: as for :func:`convert`. ``scale`` and ``keep_bits`` cannot be ``"auto"``, which needs
+            to see all values first.
 
     Returns:
         A report of what was packed.
@@ -182,7 +188,7 @@ memory: as for :func:`convert`. ``scale`` and ``keep_bits`` cannot be ``"auto"``
 
 _OWN = ("resume", "append", "mask_fill", "scratch", "scratch_size", "progress")
 """Options that a conversion does not take, or not in this form."""
-_UNTOLD = ("append", "scratch", "scratch_size", "jobs", "memory")
+_UNTOLD = ("append", "scratch", "scratch_size", "num_threads", "buffer_size")
 """Options that do not affect what is packed."""
 
 

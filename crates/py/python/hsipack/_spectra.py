@@ -10,13 +10,14 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _executors, _hsipack, _options, _torch_data
+from hsipack import _executors, _hsipack, _options, _renamed, _torch_data
 from hsipack._executors import Executor
 from hsipack._torch_data import Readable
 
 Table = dict[str, npt.NDArray[Any]]
 
 
+@_renamed.arguments(jobs="num_threads")
 def spectra(
     dataset: Readable,
     mask: str,
@@ -28,7 +29,7 @@ def spectra(
     background: bool = False,
     output: str | os.PathLike[str] | None = None,
     force: bool = False,
-    jobs: int | None = None,
+    num_threads: int | None = None,
     executor: Executor | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Table:
@@ -59,12 +60,12 @@ def spectra(
         statistic: ``"mean"`` or ``"median"``.
         split: use only samples of this split, or of these splits.
         min_pixels: skip regions with fewer pixels.
-        ignore: class ids, or numbers of layers, to skip.
+        ignore: class ids, or numbers of layers, that count as unlabelled.
         background: treat class 0 as a region, too. If False, its pixels are unlabelled.
         output: also write the table to this file, ``.parquet`` or ``.csv``.
         force: overwrite the file if it exists.
-        jobs: number of threads; one per core if ``None``. With an executor, threads of each part;
-            one if ``None``.
+        num_threads: number of threads; one per core if ``None``. With an executor, threads of each
+            part; one if ``None``.
         executor: computes parts in other processes or machines: a Dask ``Client``, an executor of
             ``concurrent.futures``, ``mpi4py.futures`` or submitit, or a similar object. The table
             is the same.
@@ -102,7 +103,7 @@ def spectra(
         "min_pixels": _options.natural("min_pixels", min_pixels, least=0),
         "ignore": [_options.natural("ignore", one, least=0, most=(1 << 32) - 1) for one in ids],
         "background": _options.flag("background", background),
-        "jobs": None if jobs is None else _options.natural("jobs", jobs),
+        "threads": None if num_threads is None else _options.natural("num_threads", num_threads),
         "output": None if output is None else _options.absolute_path("output", output),
         "force": _options.flag("force", force),
     }

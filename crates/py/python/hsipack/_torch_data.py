@@ -44,6 +44,8 @@ class DataLoaderOptions(TypedDict, total=False):
     classes: Any
     columns: Any
     ignore: Any
+    remap_classes: Any
+    other_class: Any
     layers: Any
     mask_dtype: Any
     masks: Any
@@ -163,12 +165,14 @@ _SELECTED = ("columns", "nan", "physical")
 """Short-cuts to arguments of ``Dataset.select``."""
 _OF_MASKS = {
     "masks": "_asked_masks",
-    "classes": "_classes",
-    "ignore": "_ignore",
+    "remap_classes": "_new_classes",
+    "other_class": "_other_class",
     "mask_dtype": "_mask_dtype",
     "layers": "_layers",
 }
 """Short-cuts to arguments of ``Dataset.with_masks``, and where a dataset keeps them."""
+_SHORTER = {"classes": "remap_classes", "ignore": "other_class"}
+"""Other spellings of these, which published programs use."""
 _OF_BOXES = {"boxes": "_reads_boxes", "min_visible": "_min_visible"}
 """Short-cuts to arguments of ``Dataset.with_boxes``, likewise."""
 
@@ -178,6 +182,9 @@ def short_cuts(others: DataLoaderOptions, readable: Any, crop: Any) -> tuple[Any
     cubes. Returns what is read, and how it is cropped.
     """
     arguments: Any = others
+    for short, name in _SHORTER.items():
+        if short in arguments:
+            arguments[name] = arguments.pop(short)
     selected = {name: arguments.pop(name) for name in _SELECTED if name in arguments}
     of_masks = {name: arguments.pop(name) for name in _OF_MASKS if name in arguments}
     of_boxes = {name: arguments.pop(name) for name in _OF_BOXES if name in arguments}

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hsipack import _hsipack, _options, reports
+from hsipack import _hsipack, _options, _renamed, reports
 from hsipack._errors import ConflictError
 from hsipack.dataset import Dataset
 from hsipack.packing import (
@@ -26,6 +26,7 @@ from hsipack.packing import (
 from hsipack.reports import ColumnsReport
 
 
+@_renamed.arguments(jobs="num_threads")
 def set_columns(
     dataset: Path | Dataset,
     table: Any = None,
@@ -34,7 +35,7 @@ def set_columns(
     table_join: Mapping[str, str] | None = None,
     split: Path | Mapping[str, Path] | None = None,
     label_column: str | None = None,
-    jobs: int | None = None,
+    num_threads: int | None = None,
     progress: Progress | None = None,
 ) -> ColumnsReport:
     """Changes columns of packed samples: split, label, group and any others.
@@ -57,7 +58,8 @@ def set_columns(
         table_join: adds the columns of other tables, as for :func:`hsipack.convert`.
         split: lists of the samples of each split, as for :func:`hsipack.convert`.
         label_column: the column that becomes the label of each sample.
-        jobs: number of threads that compute the statistics of splits; one per core if ``None``.
+        num_threads: number of threads that compute the statistics of splits; one per core if
+        ``None``.
         progress: a function that is called about 20 times a second with the bytes read so far, and
             0.
 
@@ -86,7 +88,7 @@ def set_columns(
         "table_join": assignments,
         "split": split_lists,
         "label_column": _options.text,
-        "jobs": _options.natural,
+        "num_threads": _options.natural,
     }
     del arguments["progress"]
     words = [repr(path)]
@@ -99,7 +101,7 @@ def set_columns(
     defaults = {"table": None} | (set_columns.__kwdefaults__ or {})
     settings = plain_options(arguments, defaults, checks)
     recorded = {name: value for name, value in arguments.items() if name != "table"}
-    kept = {name: value for name, value in defaults.items() if name not in ("table", "jobs")}
+    kept = {name: value for name, value in defaults.items() if name not in ("table", "num_threads")}
     settings["command"] = call("set_columns", words, recorded, kept)
     return reports.columns_report(_hsipack.set_columns(settings, given, progress))
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _options
+from hsipack import _options, _renamed
 from hsipack._errors import ArgumentTypeError, ConflictError
 
 Size = int | tuple[int, int]
@@ -87,8 +87,8 @@ class LabelledPatches:
         size: (rows, columns) in pixels, or one number for a square. If it is even, the labelled
             pixel is the first one after the middle. With size 1, images are spectra, (B, bands).
         mask: name of the mask that has the class ids.
-        classes: use only pixels of these class ids; all if ``None``.
-        ignore: skip pixels of these class ids. Unlabelled pixels have 0.
+        only_classes: use only pixels of these class ids; all if ``None``.
+        ignore: class ids that count as unlabelled.
         per_class: number of pixels of each class, drawn once with the loader's seed. If a class has
             fewer pixels, all of them are used. If ``None``, all pixels.
         pad: what to fill in outside the cube. ``"reflect"`` mirrors the cube, ``"edge"`` repeats
@@ -105,10 +105,13 @@ class LabelledPatches:
 
     size: Size
     mask: str
-    classes: Sequence[int] | None = None
+    only_classes: Sequence[int] | None = None
     ignore: Sequence[int] = (0,)
     per_class: int | None = None
     pad: str | float = "reflect"
+
+
+_renamed.constructor(LabelledPatches, classes="only_classes")
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ class Regions:
             of its pixels. Unlabelled pixels (0) are not counted, the smaller of two equally
             frequent ids is used, and a region without labelled pixels has 0. If ``None``, the
             ``label`` is the region's id.
-        ignore: skip regions with these ids.
+        ignore: ids that count as no region, too.
         min_pixels: skip regions with fewer pixels.
         pad: what to fill in outside the cube, see :class:`LabelledPatches`. Masks always have 0
             there, so that no pixel outside belongs to a region.
@@ -296,7 +299,9 @@ def _labelled(crop: LabelledPatches) -> dict[str, Any]:
     per_class = crop.per_class
     return {
         **_size(crop),
-        "classes": None if crop.classes is None else _ids("LabelledPatches: classes", crop.classes),
+        "classes": None
+        if crop.only_classes is None
+        else _ids("LabelledPatches: only_classes", crop.only_classes),
         "ignore": _ids("LabelledPatches: ignore", crop.ignore),
         "per_class": None
         if per_class is None

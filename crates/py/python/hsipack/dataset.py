@@ -8,12 +8,12 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _boxes, _hsipack, _options, _tables, _torch
+from hsipack import _boxes, _hsipack, _options, _renamed, _tables, _torch
 from hsipack._arrays import chosen_output, given
 from hsipack._errors import ConflictError
 from hsipack._labels import Classes, NewIds, new_ids
@@ -181,7 +181,7 @@ class Dataset(Base):
             columns)
     TARGET  one key for each target: float32 (rows, columns), or (channels, rows, columns), a view
             of memory in the order (rows, columns, channels); NaN where a value is missing
-    label   number of the sample's class, see :attr:`classes`; -1 if the sample has no label
+    label   number of the sample's class, see :attr:`label_names`; -1 if the sample has no label
     id      number of the sample in the whole dataset
     name    name of the sample
     COLUMN  one key for each column that :meth:`select` adds
@@ -234,7 +234,8 @@ class Dataset(Base):
             the dataset. They are never shown.
         local_cache: a folder on a local disk, used for nothing else. Data that are fetched from a
             server are kept there for the next epochs, for other processes and for later runs.
-            Local files are not copied there. ``hsipack cache FOLDER`` shows and clears the folder.
+            Local files are not copied there. ``hsipack local-cache FOLDER`` shows and clears the
+            folder.
         local_cache_size: maximum size of that folder in bytes, for all datasets together. If
             ``None``, half of the free space on its disk. If not all data fit, the cache keeps those
             that the loader needs next.
@@ -246,7 +247,7 @@ class Dataset(Base):
             had the fingerprint ``as_of``.
 
     >>> ds = Dataset(dataset_path, split="train")
-    >>> len(ds), ds.classes, ds.splits
+    >>> len(ds), ds.label_names, ds.splits
     (9, ['healthy', 'tumour'], ['train', 'val'])
     >>> ds[0]["image"].shape, ds[0]["label"], ds[0]["name"]
     (torch.Size([7, 20, 24]), 0, 'cube_00')
@@ -294,8 +295,8 @@ class Dataset(Base):
         self._nan: float | None = None
         self._column_names: list[str] = []
         # How masks are read.
-        self._classes: Classes | None = None
-        self._ignore: int | None = None
+        self._new_classes: Classes | None = None
+        self._other_class: int | None = None
         self._mask_dtype: str | None = None
         self._layers = True
         # How boxes are read.
@@ -343,7 +344,7 @@ class Dataset(Base):
     def _said(self) -> tuple[object, ...]:
         """How values, masks, boxes and columns are read."""
         how = (self._physical, self._nan, self._column_names)
-        how_masks = (self._classes, self._ignore, self._mask_dtype, self._layers)
+        how_masks = (self._new_classes, self._other_class, self._mask_dtype, self._layers)
         return (*how, *how_masks, self._reads_boxes, self._min_visible)
 
     def __repr__(self) -> str:
@@ -445,8 +446,11 @@ class Dataset(Base):
         """
         return _tables.to_arrow(self.samples, columns)
 
+    def __getattr__(self, name: str) -> NoReturn:
+        raise _renamed.attribute(self, name, {"classes": "label_names"})
+
     @property
-    def classes(self) -> list[Any]:
+    def label_names(self) -> list[Any]:
         """The distinct labels of the whole dataset in ascending order, numbers before texts. The
         number of a class is its position in this list.
         """
@@ -649,12 +653,13 @@ class Dataset(Base):
             part._nan = _options.number("nan", nan)
         return part
 
+    @_renamed.arguments(classes="remap_classes", ignore="other_class")
     def with_masks(
         self,
         masks: str | Sequence[str] | None = None,
         *,
-        classes: Classes | None = None,
-        ignore: int | None = None,
+        remap_classes: Classes | None = None,
+        other_class: int | None = None,
         dtype: torch.dtype | npt.DTypeLike | None = None,
         layers: bool = True,
     ) -> Dataset:
@@ -664,14 +669,15 @@ class Dataset(Base):
 
         Args:
             masks: names of the masks to read; none if empty. If ``None``, those that are read now.
-            classes: new class ids for a mask: ``{3: 1, "tumour": 2}``, by old id, or by name if the
-                dataset has names; for several masks ``{"organs": {3: 1}}``. Other classes keep
-                their ids, or become ``ignore``. The labels of :class:`hsipack.LabelledPatches` have
-                the new ids, too. Which windows a loader reads (also with ``min_labelled``), and how
-                classes take turns, still depends on the stored ids.
-            ignore: the new id of every class that ``classes`` does not name, including class 0;
-                torch's ``CrossEntropyLoss(ignore_index=…)`` can ignore it. For uint8 masks, at most
-                255.
+            remap_classes: new class ids for a mask: ``{3: 1, "tumour": 2}``, by old id, or by name
+                if the dataset has names; for several masks ``{"organs": {3: 1}}``. Other classes
+                keep their ids, or become ``other_class``. The labels of
+                :class:`hsipack.LabelledPatches` have the new ids, too. Which windows a loader reads
+                (also with ``min_labelled``), and how classes take turns, still depends on the
+                stored ids.
+            other_class: the new id of every class that ``remap_classes`` does not name, including
+                class 0; torch's ``CrossEntropyLoss(ignore_index=…)`` can ignore it. For uint8
+                masks, at most 255.
             dtype: element type of class ids. If ``None``, uint8 for masks stored as uint8; for
                 masks stored as uint16, uint16 in NumPy arrays of ``ds[i]``, otherwise int32.
             layers: unpack masks of boolean layers. If False, they are the packed bits.
@@ -679,7 +685,8 @@ class Dataset(Base):
         Raises:
             ConflictError: if there is no such mask, or an option is wrong.
 
-        >>> ds = hsipack.open(dataset_path).with_masks("labels", classes={2: 1}, ignore=0)
+        >>> ds = hsipack.open(dataset_path)
+        >>> ds = ds.with_masks("labels", remap_classes={2: 1}, other_class=0)
         >>> ds.masks, ds[0]["labels"].unique().tolist()
         (['labels'], [0, 1])
         """
@@ -687,8 +694,8 @@ class Dataset(Base):
         if masks is not None:
             part._asked_masks = _options.names("masks", masks)
             part._check_masks()
-        check_new_ids(classes, ignore)
-        part._classes, part._ignore = classes, ignore
+        check_new_ids(remap_classes, other_class)
+        part._new_classes, part._other_class = remap_classes, other_class
         part._mask_dtype = None if dtype is None else _options.dtype("dtype", dtype)
         part._layers = _options.flag("layers", layers)
         return part
@@ -770,11 +777,12 @@ class Dataset(Base):
             )
         return self._copy(chosen)
 
+    @_renamed.arguments(jobs="num_threads")
     def compute_stats(
         self,
         *,
         physical: bool | None = None,
-        jobs: int | None = None,
+        num_threads: int | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> Stats:
         """Computes the per-band statistics of exactly these samples, for the bands that are read.
@@ -787,7 +795,7 @@ class Dataset(Base):
         Args:
             physical: statistics of physical values instead of stored values. If ``None``, as the
                 dataset is read (``ds.select(physical=True)``).
-            jobs: number of threads; one per core if ``None``.
+            num_threads: number of threads; one per core if ``None``.
             progress: a function that is called about 20 times a second with the bytes read so far
                 and the bytes to read.
 
@@ -806,7 +814,9 @@ class Dataset(Base):
             "dataset": self._path,
             "as_of": self.fingerprint,
             "samples": self._ids,
-            "jobs": None if jobs is None else _options.natural("jobs", jobs),
+            "threads": None
+            if num_threads is None
+            else _options.natural("num_threads", num_threads),
         }
         if not len(self):
             raise ConflictError("there are no samples", path=self._path, remedy="choose some")
@@ -832,15 +842,16 @@ class Dataset(Base):
             parts.append(in_physical_units(part, every[number]) if physical else part)
         return together(parts)
 
+    @_renamed.arguments(classes="remap_classes", ignore="other_class", jobs="num_threads")
     def class_counts(
         self,
         mask: str,
         split: str | Sequence[str] | None = None,
         *,
         names: bool = False,
-        classes: Classes | None = None,
-        ignore: int | None = None,
-        jobs: int | None = None,
+        remap_classes: Classes | None = None,
+        other_class: int | None = None,
+        num_threads: int | None = None,
     ) -> dict[Any, int]:
         """Counts the pixels of each class of a mask. Reads every chunk of the mask once.
 
@@ -848,10 +859,10 @@ class Dataset(Base):
             mask: name of the mask.
             split: count only samples of this split, or of these splits.
             names: use class names as keys, if the dataset has them.
-            classes: new class ids, as in :meth:`with_masks`; the pixels are counted by these. If
-                ``None``, those of the dataset.
-            ignore: as in :meth:`with_masks`.
-            jobs: number of threads; one per core if ``None``.
+            remap_classes: new class ids, as in :meth:`with_masks`; the pixels are counted by these.
+                If ``None``, those of the dataset.
+            other_class: as in :meth:`with_masks`.
+            num_threads: number of threads; one per core if ``None``.
 
         Returns:
             The number of pixels by class id, in ascending order. For a mask of boolean layers, the
@@ -869,10 +880,11 @@ class Dataset(Base):
         """
         part = self if split is None else self.split(split)
         mask = _options.text("mask", mask)
-        if classes is None and ignore is None:
-            classes, ignore = self._classes, self._ignore
-        new = [one for one in new_ids(part, [mask], classes, ignore) if one["mask"] == mask]
-        threads = None if jobs is None else _options.natural("jobs", jobs)
+        if remap_classes is None and other_class is None:
+            remap_classes, other_class = self._new_classes, self._other_class
+        new = new_ids(part, [mask], remap_classes, other_class)
+        new = [one for one in new if one["mask"] == mask]
+        threads = None if num_threads is None else _options.natural("num_threads", num_threads)
         counted = self._native.class_pixels(part._ids, mask, new[0] if new else None, threads)
         named = _options.flag("names", names)
         return {
@@ -1069,14 +1081,14 @@ class Dataset(Base):
         if not masks:
             return []
         known = {name for stack in self._used_stacks() for name in stack.masks}
-        made = new_ids(self, masks, self._classes, self._ignore)
+        made = new_ids(self, masks, self._new_classes, self._other_class)
         # The native part refuses masks that do not exist.
         return [new for new in made if new["mask"] in masks or new["mask"] not in known]
 
     @cached_property
     def _id_tables(self) -> dict[tuple[int, str], npt.NDArray[np.int32]]:
         """The new id of every class id, by stack and mask."""
-        if self._classes is None or not self.masks:
+        if self._new_classes is None or not self.masks:
             return {}
         stacks = (
             list(range(len(self.stacks)))
@@ -1127,7 +1139,7 @@ class Dataset(Base):
         """The label of each class, and NaN at the end for samples without one, if labels are
         numbers of a regression: all are numbers, and some are not whole. Otherwise None.
         """
-        classes = self.classes
+        classes = self.label_names
         if not all(isinstance(one, int | float) for one in classes) or all(
             float(one).is_integer() for one in classes
         ):

@@ -69,9 +69,9 @@ class Loader(DataLoaderAttributes):
             columns)
     TARGET  one key for each target: float32 (B, rows, columns), or (B, channels, rows, columns),
             channels_last; NaN where a value is missing, and outside the cube
-    label   (B,) int64: class numbers of the samples, see ``ds.classes``; -1 without a label. If all
-            labels are numbers and some are not whole: the labels, float64; NaN without a label. For
-            :class:`LabelledPatches`, the class ids at the centres of the patches; for
+    label   (B,) int64: class numbers of the samples, see ``ds.label_names``; -1 without a label. If
+            all labels are numbers and some are not whole: the labels, float64; NaN without a label.
+            For :class:`LabelledPatches`, the class ids at the centres of the patches; for
             :class:`Regions`, the labels of the regions
     id      (B,) int64: ids of the samples, their numbers in the whole dataset
     name    list of the samples' names
@@ -251,10 +251,10 @@ class Loader(DataLoaderAttributes):
             ``{mask: [...]}`` with the names of layers, or with class ids, that exclude pixels.
 
     Short-cuts: ``columns``, ``nan`` and ``physical`` are arguments of :meth:`Dataset.select`;
-    ``masks``, ``classes``, ``ignore``, ``layers`` and ``mask_dtype`` of :meth:`Dataset.with_masks`;
-    ``targets`` of :meth:`Dataset.with_targets`;
-    ``boxes`` and ``min_visible`` of :meth:`Dataset.with_boxes`;
-    ``pad=…`` is short for ``crop=WholeCubes(pad=…)``.
+    ``masks``, ``remap_classes``, ``other_class``, ``layers`` and ``mask_dtype`` of
+    :meth:`Dataset.with_masks`; ``targets`` of :meth:`Dataset.with_targets`; ``boxes`` and
+    ``min_visible`` of :meth:`Dataset.with_boxes`; ``pad=…`` is short for
+    ``crop=WholeCubes(pad=…)``.
 
     Raises:
         ConflictError: if options contradict each other or the dataset.

@@ -8,7 +8,7 @@ from typing import Any, Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _hsipack, _options, reports
+from hsipack import _hsipack, _options, _renamed, reports
 from hsipack._errors import ConflictError
 from hsipack.dataset import Dataset, Sample
 from hsipack.packing import Check, Path, Progress, call, check_progress, plain_options
@@ -93,7 +93,7 @@ def split(
             for training.
         per_class: number of pixels of each class in the first split, instead of its share.
         block: rows and columns of a block, in pixels.
-        ignore: class ids to treat as unlabelled, too.
+        ignore: class ids that count as unlabelled, besides 0.
         buffer: remove training pixels that have a pixel of another split within this many rows and
             columns. ``"auto"`` removes those whose patch of size ``patch`` overlaps the patch of a
             pixel of another split. If ``None``, keep all.
@@ -140,12 +140,13 @@ def split(
     return reports.split_report(report)
 
 
+@_renamed.arguments(classes="class_names")
 def add_mask(
     dataset: Path | Dataset,
     name: str,
     mask: Masks,
     *,
-    classes: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
     force: bool = False,
     progress: Progress | None = None,
 ) -> AddMaskReport:
@@ -160,8 +161,8 @@ def add_mask(
         mask: a function that takes a sample, as ``hsipack.open(dataset)[i]`` returns it, and
             returns its ids: a (rows, columns) array of whole numbers from 0 to 65535. Or a
             dictionary of such arrays by the ids or names of the samples.
-        classes: names of the ids, beginning with id 0. If ``None``, a mask that is replaced keeps
-            its names.
+        class_names: names of the ids, beginning with id 0. If ``None``, a mask that is replaced
+            keeps its names.
         force: replace a mask with this name, also one that was packed with the cubes.
             ``validate(source=True)`` then does not compare it with its files any more.
         progress: a function that is called about 20 times a second while the mask is stored, with 0
@@ -182,7 +183,7 @@ def add_mask(
     source = dataset if isinstance(dataset, Dataset) else Dataset(_path(dataset))
     path = source.path
     ids_of = _Ids(source, mask)
-    names = None if classes is None else _options.names("classes", classes)
+    names = None if class_names is None else _options.names("class_names", class_names)
     made_by = getattr(mask, "__qualname__", type(mask).__name__)
     command = f"hsipack.add_mask({path!r}, {name!r}, {made_by})"
     force = _options.flag("force", force)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hsipack import _executors, _hsipack, _options, reports
+from hsipack import _executors, _hsipack, _options, _renamed, reports
 from hsipack._errors import ConflictError
 from hsipack._executors import Executor
 from hsipack.reports import ConvertReport, Estimate, ValidateReport
@@ -20,6 +20,13 @@ Masks = str | Mapping[str, str | Mapping[str, str]]
 ClassNames = Mapping[int, str] | Sequence[str] | Mapping[str, Mapping[int, str] | Sequence[str]]
 
 
+@_renamed.arguments(
+    classes="remap_classes",
+    ignore_value="nodata",
+    shuffle="filter",
+    jobs="num_threads",
+    memory="buffer_size",
+)
 def convert(
     inputs: Path | Sequence[Path],
     output: Path,
@@ -36,7 +43,7 @@ def convert(
     column: Mapping[str, str] | None = None,
     target: Mapping[str, str] | None = None,
     mask_fill: int | None = None,
-    classes: Mapping[Any, Any] | None = None,
+    remap_classes: Mapping[Any, Any] | None = None,
     class_names: ClassNames | None = None,
     mask_colors: Path | Mapping[str, Path] | None = None,
     mask_resample: Literal["nearest", "majority"] | None = None,
@@ -53,8 +60,8 @@ def convert(
     mosaic: str | tuple[int, int] | None = None,
     dtype: str = "float16",
     scale: str | float = "none",
-    nodata: str | float = "nan",
-    ignore_value: float | None = None,
+    fill: str | float = "nan",
+    nodata: float | None = None,
     raw_values: bool = False,
     keep_bits: int | Literal["auto"] | None = None,
     normalize: str = "none",
@@ -67,12 +74,12 @@ def convert(
     wavelength_tolerance: float = 0.01,
     codec: str = "lz4hc",
     level: int = 4,
-    shuffle: str = "byte",
+    filter: str = "byte",
     chunk: int | tuple[int, int] | None = None,
     block_size: int | None = None,
     shard_size: int | None = None,
-    jobs: int | None = None,
-    memory: int | None = None,
+    num_threads: int | None = None,
+    buffer_size: int | None = None,
     storage_options: Mapping[str, object] | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
@@ -132,7 +139,7 @@ def convert(
             ``"skip"``.
         mask_fill: with ``mask``, the class id for cubes without a mask file, and for pixels without
             a class (NaN, negative or nodata). If ``None``, both are errors.
-        classes: new ids for classes of the mask, by class id or by the name in the mask file:
+        remap_classes: new ids for classes of the mask, by class id or by the name in the mask file:
             ``{"tumour": 3, 7: 3, "*": 255}``. ``"*"`` stands for all classes that are not named;
             without it, they keep their ids. Other whole numbers and NaN in the file may get ids,
             too: ``{-1: 255}``. For several masks, ``{"organs": {7: 3}}``. The new ids
@@ -178,9 +185,9 @@ def convert(
             ``(4, 4)``.
         dtype: stored type, ``"float16"`` or ``"float32"``.
         scale: ``"none"``, ``"auto"``, or a number by which values are divided before the cast.
-        nodata: what missing values become, after normalisation: ``"nan"``, a number, or
+        fill: what missing values become, after normalisation: ``"nan"``, a number, or
             ``"error"``.
-        ignore_value: the stored number that marks missing values, whatever the file says.
+        nodata: the stored number that marks missing values. If ``None``, as the file says.
         raw_values: do not apply a scale factor or offset from the file.
         keep_bits: round values to this many mantissa bits (float16 has 10). ``"auto"`` keeps as
             many as are needed for 99 % of the real information; ``None`` keeps all.
@@ -198,22 +205,22 @@ def convert(
         wavelength_tolerance: how much the wavelengths of cubes of one shape may differ, in nm.
         codec: ``"lz4hc"``, ``"lz4"``, ``"zstd"``, ``"zlib"`` or ``"blosclz"``.
         level: compression level, 0 to 9.
-        shuffle: filter before compression: ``"byte"``, ``"bit"`` or ``"none"``.
+        filter: filter before compression: ``"byte"``, ``"bit"`` or ``"none"``.
         chunk: size of a chunk in pixels: rows, or (rows, columns) for crops of large scenes. If
             ``None``, whole rows near 2 MiB.
         block_size: target size of the blocks of a chunk, in uncompressed bytes. If ``None``,
             128,000. Blocks divide a chunk evenly if they can.
         shard_size: target size of a shard in uncompressed bytes.
-        jobs: number of threads; one per core if ``None``.
-        memory: bytes of memory for reading, for all threads together.
+        num_threads: number of threads; one per core if ``None``.
+        buffer_size: bytes of memory for reading, for all threads together.
         storage_options: for URLs of ``output`` and ``inputs``, credentials and settings of their
             server that are not in the environment, as for :func:`hsipack.open`.
         executor: packs parts of the dataset in other processes or machines: a Dask ``Client``, an
             executor of ``concurrent.futures``, ``mpi4py.futures`` or submitit, or any object whose
             ``submit`` returns futures. All of them must see the cubes and the output under the same
-            paths. The resulting dataset is the same. ``jobs`` and ``memory`` then apply to each
-            part; ``jobs=None`` is 1 thread. A part that fails for a temporary reason is tried three
-            times.
+            paths. The resulting dataset is the same. ``num_threads`` and ``buffer_size`` then apply
+            to each part; ``num_threads=None`` is 1 thread. A part that fails for a temporary reason
+            is tried three times.
         progress: a function that is called about 20 times a second with the bytes read so far and
             their total; with an executor, whenever a part is done.
 
@@ -261,13 +268,14 @@ def estimate(inputs: Path | Sequence[Path], output: Path, **options: Any) -> Est
     return reports.estimate_report(_hsipack.estimate(settings))
 
 
+@_renamed.arguments(jobs="num_threads")
 def validate(
     path: Path,
     *,
     quick: bool = False,
     source: bool = False,
     source_root: Path | None = None,
-    jobs: int | None = None,
+    num_threads: int | None = None,
     storage_options: Mapping[str, object] | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
@@ -279,7 +287,7 @@ def validate(
         quick: check only metadata and shard indexes; no chunk is read.
         source: also compare every value with its source file.
         source_root: folder in which to look for sources with a relative path.
-        jobs: number of threads; one per core if ``None``.
+        num_threads: number of threads; one per core if ``None``.
         storage_options: for a URL, as for :func:`hsipack.open`.
         executor: checks shards in other processes or machines, as for :func:`convert`. It is not
             used with ``quick``, which takes almost no time.
@@ -298,7 +306,7 @@ def validate(
     """
     root = None if source_root is None else _options.path("source_root", source_root)
     quick, source = _options.flag("quick", quick), _options.flag("source", source)
-    threads = None if jobs is None else _options.natural("jobs", jobs)
+    threads = None if num_threads is None else _options.natural("num_threads", num_threads)
     check_progress(progress)
     where = _options.path("path", path)
     if (servers := _options.storage(storage_options)) is not None:
@@ -345,7 +353,7 @@ def plain_options(
     are left out.
     """
     return {
-        name: checks[name](name, value) if name in checks else _plain(value)
+        _FIELDS.get(name, name): checks[name](name, value) if name in checks else _plain(value)
         for name, value in arguments.items()
         if value is not None or defaults.get(name, "") is not None
     }
@@ -501,6 +509,8 @@ def _centers(option: str, value: Any) -> str:
 
 
 _MAX_ID = (1 << 16) - 1
+_FIELDS = {"num_threads": "threads"}
+"""Names of options in the library that are not those of arguments."""
 _OF_PYTHON = ("executor", "progress", "storage_options")
 """Arguments that are no options of the library."""
 _CHECKS: dict[str, Check] = {
@@ -519,7 +529,8 @@ _CHECKS: dict[str, Check] = {
     "bands": _bands,
     "wavelengths": _ranges,
     "mask": _masks,
-    "classes": _classes,
+    "remap_classes": _classes,
+    "num_threads": _options.natural,
     "class_names": _class_names,
     "mask_colors": _mask_colors,
     "boxes": _options.path,

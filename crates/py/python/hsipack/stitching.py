@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _arrays, _merging, _options, _torch_data, crops
+from hsipack import _arrays, _merging, _options, _renamed, _torch_data, crops
 from hsipack._concat import Concat
 from hsipack._errors import ConflictError, UnsupportedError
 from hsipack._maps import (
@@ -25,7 +25,7 @@ from hsipack._maps import (
     OpenMap,
     Sink,
     Writer,
-    class_ids,
+    checked_class_ids,
     fill_value,
     in_memory,
     reporting,
@@ -41,7 +41,7 @@ class Stitcher:
 
     ::
 
-        stitcher = hsipack.Stitcher(loader, merge="center", classes=True, output="maps")
+        stitcher = hsipack.Stitcher(loader, merge="center", class_ids=True, output="maps")
         for batch in loader:
             stitcher.add(batch, network(batch["image"]))
         for sample, array in stitcher.maps():
@@ -73,7 +73,7 @@ class Stitcher:
             (sin² of the position along each axis: a Hann window that is never 0). ``"center"``
             takes the prediction of the window with the nearest centre (of two equally near, the one
             that begins further up, then further left).
-        classes: write class ids instead of channels: the class of the channel with the largest
+        class_ids: write class ids instead of channels: the class of the channel with the largest
             merged value. Give True if class ids are the numbers of the channels, or a list with the
             class id of each channel.
         fill: value of pixels without a prediction. If ``None``, NaN; for whole numbers, the largest
@@ -103,13 +103,14 @@ class Stitcher:
     >>> loader.close()
     """
 
+    @_renamed.arguments(classes="class_ids")
     def __init__(
         self,
         source: Loader | _torch_data.Readable,
         channels: int | None = None,
         *,
         merge: str = "mean",
-        classes: bool | Sequence[int] = False,
+        class_ids: bool | Sequence[int] = False,
         fill: float | None = None,
         output: str | os.PathLike[str] | None = None,
         split: str | Sequence[str] | None = None,
@@ -118,7 +119,7 @@ class Stitcher:
     ) -> None:
         self._merge = _options.choice("merge", merge, _merging.MERGES)
         self._channels = None if channels is None else _options.natural("channels", channels)
-        self._classes = class_ids(classes)
+        self._classes = checked_class_ids(class_ids)
         self._fill = None if fill is None else _options.number("fill", fill)
         # What the loader says about its windows.
         windows = _Windows.of(source)

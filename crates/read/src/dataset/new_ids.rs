@@ -16,7 +16,7 @@ pub struct NewIds {
     /// Classes, and the new ids of their pixels.
     pub classes: Vec<(Class, u32)>,
     /// The new id of all other pixels. If `None`, they keep their ids.
-    pub ignore: Option<u32>,
+    pub other: Option<u32>,
 }
 
 /// A class of a mask.
@@ -126,8 +126,8 @@ impl Dataset {
                     .with_remedy(format!("use ids from 0 to {most}"))
             })
         };
-        let ignore = new.ignore.map(fits).transpose()?;
-        let mut table: Vec<u16> = (0..=most as u16).map(|id| ignore.unwrap_or(id)).collect();
+        let other = new.other.map(fits).transpose()?;
+        let mut table: Vec<u16> = (0..=most as u16).map(|id| other.unwrap_or(id)).collect();
         let names = self.class_names(stack, &new.mask);
         let mut given = HashMap::new();
         for (class, id) in &new.classes {

@@ -25,7 +25,7 @@ pub struct ClassPixels {
 
 impl Dataset {
     /// Counts the pixels of every class that a mask has in these samples, or of every layer if the mask has boolean
-    /// layers. The result is ascending by id. Every chunk is read once, by `jobs` threads.
+    /// layers. The result is ascending by id. Every chunk is read once, by `threads` threads.
     ///
     /// # Errors
     /// If a sample's stack has no such mask, or its layers differ from those of another stack; if the mask cannot be read
@@ -35,7 +35,7 @@ impl Dataset {
         samples: &[usize],
         mask: &str,
         new: Option<&NewIds>,
-        jobs: usize,
+        threads: usize,
     ) -> Result<Vec<ClassPixels>> {
         let mut stacks =
             samples.iter().map(|sample| self.stack_of(*sample)).collect::<Result<Vec<_>>>()?;
@@ -48,9 +48,9 @@ impl Dataset {
         };
         // A few samples at a time, because a mask of instances has many counts.
         let mut all: BTreeMap<u32, ClassPixels> = BTreeMap::new();
-        for some in samples.chunks(jobs.max(1) * 64) {
+        for some in samples.chunks(threads.max(1) * 64) {
             let count = |(): &mut (), sample: &usize| self.count(*sample, mask);
-            let counts = threads::in_turn(jobs, "count", some.iter(), || (), count)?;
+            let counts = threads::in_turn(threads, "count", some.iter(), || (), count)?;
             for (sample, counts) in some.iter().zip(counts) {
                 let stack = self.samples().stack(*sample);
                 let split = self.samples().splits().get(*sample);

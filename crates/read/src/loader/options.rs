@@ -75,7 +75,7 @@ pub struct LoaderOptions {
     #[cfg_attr(feature = "clap", arg(long, value_name = "LIST", value_parser = arguments::bands, help_heading = "Contents"))]
     pub bands: Option<std::vec::Vec<usize>>,
     /// Number of decoding threads [default: one per core]
-    #[cfg_attr(feature = "clap", arg(short, long, value_name = "N", value_parser = arguments::count(1..=1024), default_value_t = cores(), hide_default_value = true, help_heading = "Resources"))]
+    #[cfg_attr(feature = "clap", arg(short = 'j', short_alias = 't', long, value_name = "N", value_parser = arguments::count(1..=1024), default_value_t = cores(), hide_default_value = true, help_heading = "Resources"))]
     pub threads: usize,
     /// Number of batches that the ring has room for: in use, ready, and being decoded
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = 4, value_parser = arguments::count(2..=65535), help_heading = "Resources"))]

@@ -129,7 +129,7 @@ impl LabelledPixels {
             return Err(Error::conflict("no pixel has one of the requested labels").with_remedy(
                 remedy![
                     "check the mask, ",
-                    Opt::Classes,
+                    Opt::OnlyClasses,
                     ", ",
                     Opt::Ignore,
                     " and ",

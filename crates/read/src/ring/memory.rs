@@ -23,7 +23,7 @@ pub struct MemoryOptions {
     #[cfg_attr(feature = "clap", arg(skip))]
     pub locker: Option<Arc<dyn PageLocker>>,
     /// Memory of the ring: locked (never swapped out, if the system allows it) or plain
-    #[cfg_attr(feature = "clap", arg(id = "memory", long = "memory", value_name = "MEMORY", action = clap::ArgAction::Set, value_parser = arguments::is_locked(), default_value = "locked", help_heading = "Resources"))]
+    #[cfg_attr(feature = "clap", arg(id = "memory", long = "memory", value_name = "MEMORY", action = clap::ArgAction::Set, value_parser = arguments::is_locked(), default_value = "locked", hide = true, help_heading = "Resources"))]
     pub locked: bool,
     /// Do not ask for huge pages [default: the ring uses huge pages if the system has them]
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Resources"))]

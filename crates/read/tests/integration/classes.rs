@@ -53,7 +53,7 @@ fn expected(new: &NewIds, names: &[&str], id: u32) -> u32 {
         Class::Name(name) => names.get(id as usize).is_some_and(|known| known == name),
     };
     let given = new.classes.iter().find(|(class, _)| named(class)).map(|(_, to)| *to);
-    given.or(new.ignore).unwrap_or(id)
+    given.or(new.other).unwrap_or(id)
 }
 
 /// The names of classes in the stack of a sample.
@@ -75,7 +75,7 @@ proptest! {
         let dataset = Dataset::open(&written.path).unwrap();
         let classes = ids.into_iter().map(|(id, to)| (Class::Id(id), to));
         let named = skin.map(|to| (Class::Name("skin".into()), to));
-        let new = NewIds { mask: "a".into(), classes: classes.chain(named).collect(), ignore };
+        let new = NewIds { mask: "a".into(), classes: classes.chain(named).collect(), other: ignore };
         let options = options(|options| {
             options.new_ids = vec![new.clone()];
             options.masks = Some(vec!["w".into(), "a".into()]);
@@ -131,7 +131,7 @@ fn wide_masks_have_new_ids_up_to_65535() {
     let (_folder, written) = made();
     let dataset = Dataset::open(&written.path).unwrap();
     let kept = u32::from(wide_value(0, 1, 1));
-    let new = NewIds { mask: "w".into(), classes: vec![(Class::Id(kept), 7)], ignore: Some(65535) };
+    let new = NewIds { mask: "w".into(), classes: vec![(Class::Id(kept), 7)], other: Some(65535) };
     let options = options(|options| {
         options.new_ids = vec![new];
         options.samples = Some(vec![0]);
@@ -154,7 +154,7 @@ fn new_ids_that_mean_nothing_are_refused() {
     let new = |mask: &str, classes: &[(Class, u32)], ignore| NewIds {
         mask: mask.into(),
         classes: classes.to_vec(),
-        ignore,
+        other: ignore,
     };
     let id = |id, to| (Class::Id(id), to);
     let name = |name: &str, to| (Class::Name(name.into()), to);
@@ -187,7 +187,7 @@ fn pixels_of_classes_are_counted() {
     let (_folder, written) = made();
     let dataset = Dataset::open(&written.path).unwrap();
     let new =
-        NewIds { mask: "a".into(), classes: vec![(Class::Name("skin".into()), 9)], ignore: None };
+        NewIds { mask: "a".into(), classes: vec![(Class::Name("skin".into()), 9)], other: None };
     for samples in [(0..9).collect::<Vec<usize>>(), vec![7, 2]] {
         for new in [None, Some(&new)] {
             let mut counts = std::collections::BTreeMap::<u32, [u64; 2]>::new();

@@ -143,7 +143,7 @@ impl Case {
         }
         if masks.contains(&"a") && random.below(4) == 0 {
             let classes = [0, 1, 2, 3].map(|id| (Class::Id(id), 10 + id)).to_vec();
-            options.new_ids = vec![NewIds { mask: "a".into(), classes, ignore: None }];
+            options.new_ids = vec![NewIds { mask: "a".into(), classes, other: None }];
         }
         if random.below(3) == 0 {
             let world_size = 2 + random.below(2) as usize;

@@ -96,7 +96,7 @@ fn so_are_crops_of_every_kind() {
         options.patches = Some(("a".into(), Patches { pad: Pad::Edge, ..Patches::new(5, 5) }));
         options.masks = Some(vec!["b".into(), "a".into()]);
         let classes = vec![(Class::Id(2), 7)];
-        options.new_ids = vec![NewIds { mask: "a".into(), classes, ignore: Some(9) }];
+        options.new_ids = vec![NewIds { mask: "a".into(), classes, other: Some(9) }];
     });
     compare(&|options| {
         options.patches = Some(("a".into(), Patches::new(1, 1)));

@@ -133,7 +133,7 @@ def compared(
     convert(hsipack, out, *inputs, *words, "--mask", "quality:valid={dir}/{stem}_valid.png")
     for scene in small[:2]:
         np.save(folder / f"{scene.name}.npy", scenes.predicted(scene))
-    with serving(hsipack, out, "--mask", f"predicted={folder}/{{name}}.npy") as url:
+    with serving(hsipack, out, "--mask-file", f"predicted={folder}/{{name}}.npy") as url:
         yield url
 
 

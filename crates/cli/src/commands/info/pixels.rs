@@ -26,14 +26,14 @@ pub fn count(path: &str) -> Result<ByMask> {
     let stacks = dataset.stacks();
     let names: BTreeSet<&str> =
         stacks.iter().flat_map(|stack| &stack.masks).map(|mask| mask.name()).collect();
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let of_mask = |name: &str| {
         let samples: Vec<usize> = (0..dataset.len())
             .filter(|sample| stacks[dataset.samples().stack(*sample)].mask(name).is_some())
             .collect();
         let pixels =
             |sample: &usize| stacks[dataset.samples().stack(*sample)].image.shape().pixels() as u64;
-        let classes = dataset.class_pixels(&samples, name, None, jobs)?;
+        let classes = dataset.class_pixels(&samples, name, None, threads)?;
         Ok((name.to_owned(), MaskPixels { pixels: samples.iter().map(pixels).sum(), classes }))
     };
     names.into_iter().map(of_mask).collect()

@@ -264,7 +264,7 @@ impl<'a> Engine<'a> {
                 // No thread gets work before all have started. If memory is short, running threads could otherwise take
                 // the memory that a thread needs to start, and the system would end the process.
                 let _starting = locked(&queue);
-                for _ in 0..self.options.jobs.max(1) {
+                for _ in 0..self.options.threads.max(1) {
                     let work = || self.guard(|| self.worker(&queue));
                     threads::start_scoped(scope, "pack", work)?;
                 }
@@ -396,7 +396,7 @@ impl<'a> Engine<'a> {
 
     /// Waits until job `number` may begin. Returns `false` if all threads must stop.
     fn wait_for_window(&self, number: u64) -> bool {
-        let window = WINDOW * self.options.jobs.max(1) as u64;
+        let window = WINDOW * self.options.threads.max(1) as u64;
         let mut delivered = locked(&self.delivered);
         while number >= delivered.next + window {
             if self.stopped() {
@@ -462,7 +462,7 @@ impl<'a> Engine<'a> {
         if self.planned_before && reader.fingerprint()? != sample.targets[number] {
             return Err(changed_since(reader.file()));
         }
-        let budget = self.options.memory / self.options.jobs.max(1);
+        let budget = self.options.buffer_size / self.options.threads.max(1);
         encoder.encode_whole(&reader.into_cube(array.grid, array.codec)?, budget)
     }
 

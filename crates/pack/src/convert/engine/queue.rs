@@ -200,7 +200,7 @@ impl<'a> Queue<'a> {
 
     /// The next cube to open, unless as many as there are threads are open or being opened.
     fn open_next(&mut self) -> Option<Opening> {
-        if self.cubes.len() >= self.engine.options.jobs.max(1)
+        if self.cubes.len() >= self.engine.options.threads.max(1)
             || self.next_opening.task == self.tasks.len()
         {
             return None;
@@ -304,7 +304,7 @@ impl References {
 /// Number of rows in a job: whole slabs of chunks, as many as the source prefers to read within the memory limit.
 fn block_rows(options: &ConvertOptions, cube: &OpenCube) -> usize {
     let slab = cube.grid.tile().rows;
-    let budget = options.memory / options.jobs.max(1);
+    let budget = options.buffer_size / options.threads.max(1);
     let wanted = cube.source.preferred_rows(budget);
     wanted.div_ceil(slab).max(1) * slab
 }

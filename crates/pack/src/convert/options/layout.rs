@@ -29,7 +29,7 @@ pub struct LayoutOptions {
     /// Shuffle filter before compression
     #[serde(with = "by_name")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = one_of(&Shuffle::ALL), default_value_t = Shuffle::Byte))]
-    pub shuffle: Shuffle,
+    pub filter: Shuffle,
     /// Chunk shape in pixels: ROWS (full width), or ROWSxCOLUMNS for crops of large scenes
     /// [default: whole rows of about 2 MiB]
     #[cfg_attr(feature = "clap", arg(long, value_name = "ROWS[xCOLUMNS]"))]
@@ -113,7 +113,7 @@ impl Default for LayoutOptions {
         Self {
             codec: Compressor::Lz4Hc,
             level: 4,
-            shuffle: Shuffle::Byte,
+            filter: Shuffle::Byte,
             chunk: None,
             block_size: TARGET_BLOCK,
             shard_size: hsipack_format::grid::TARGET_SHARD,
@@ -124,7 +124,7 @@ impl Default for LayoutOptions {
 impl LayoutOptions {
     /// The codec for chunks with this number of values of `dtype`.
     pub fn codec(&self, dtype: DType, values: usize) -> Codec {
-        let codec = Codec::new(self.codec, self.level, self.shuffle, dtype);
+        let codec = Codec::new(self.codec, self.level, self.filter, dtype);
         codec.with_blocks(self.block_size, values.saturating_mul(dtype.size()))
     }
 

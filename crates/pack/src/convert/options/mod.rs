@@ -37,9 +37,7 @@ use self::layout::at_least_1;
 pub use self::layout::{ChunkShape, LayoutOptions};
 pub use self::mask::{MaskColors, MaskOption};
 pub(crate) use self::mask::{check_array_name, check_mask_name};
-pub use self::values::{
-    BandSelection, KeepBits, Nodata, Normalize, Reference, Scale, ValueOptions,
-};
+pub use self::values::{BandSelection, Fill, KeepBits, Normalize, Reference, Scale, ValueOptions};
 use self::values::{DTYPES, LATER_VALUES};
 pub(crate) use self::words::{one_or_several, words};
 #[cfg(feature = "clap")]
@@ -198,16 +196,18 @@ pub struct ConvertOptions {
         arg(
             long,
             value_name = "CLASS=ID",
+            // As public examples spell it.
+            alias = "classes",
             value_delimiter = ',',
             allow_hyphen_values = true,
             requires = "mask",
             help_heading = "Labels"
         )
     )]
-    pub classes: Vec<OptionOfClass<u16>>,
+    pub remap_classes: Vec<OptionOfClass<u16>>,
     /// Name the classes of a mask, such as 1=tumour,2=vessel (repeatable) [default: the names in the mask files]
     ///
-    /// Tables, pictures and pages then show the names. ID is a class id as it is packed, after --classes is applied. With
+    /// Tables, pictures and pages then show the names. ID is a class id as it is packed, after --remap-classes is applied. With
     /// several masks, write the mask's name before it, such as organs.1=liver. Names cannot contain commas.
     #[cfg_attr(
         feature = "clap",
@@ -275,19 +275,19 @@ pub struct ConvertOptions {
     pub layout: LayoutOptions,
     /// Number of threads [default: one per core]
     #[serde(deserialize_with = "at_least_1")]
-    #[cfg_attr(feature = "clap", arg(short, long, value_parser = arguments::threads(), default_value_t = cores(), hide_default_value = true, help_heading = "Resources"))]
-    pub jobs: usize,
-    /// Memory for reading, for all threads together; more memory makes transposing large scenes faster
+    #[cfg_attr(feature = "clap", arg(short = 'j', long, alias = "jobs", value_parser = arguments::threads(), default_value_t = cores(), hide_default_value = true, help_heading = "Resources"))]
+    pub threads: usize,
+    /// Memory for reading, for all threads together; more makes transposing large scenes faster
     #[serde(deserialize_with = "at_least_1")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "BYTES", value_parser = bytes, default_value = "256MiB", help_heading = "Resources"))]
-    pub memory: usize,
+    pub buffer_size: usize,
     /// The command, which the dataset records.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub command: String,
 }
 
-/// The default of [`ConvertOptions::memory`].
-pub(super) const MEMORY: usize = 256 << 20;
+/// The default of [`ConvertOptions::buffer_size`].
+pub(super) const BUFFER: usize = 256 << 20;
 
 pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -310,7 +310,7 @@ impl Default for ConvertOptions {
             column: Vec::new(),
             mask: Vec::new(),
             mask_fill: None,
-            classes: Vec::new(),
+            remap_classes: Vec::new(),
             class_names: Vec::new(),
             mask_colors: Vec::new(),
             mask_resample: None,
@@ -320,8 +320,8 @@ impl Default for ConvertOptions {
             values: ValueOptions::default(),
             wavelength_tolerance: 0.01,
             layout: LayoutOptions::default(),
-            jobs: cores(),
-            memory: MEMORY,
+            threads: cores(),
+            buffer_size: BUFFER,
             command: String::new(),
         }
     }
@@ -350,7 +350,7 @@ impl ConvertOptions {
     /// If a class is of no mask, has two new ids or names, or colours cannot be read.
     pub(crate) fn with_classes(&self) -> Result<Self> {
         let mut options = self.clone();
-        for class in options.classes.drain(..) {
+        for class in options.remap_classes.drain(..) {
             let (mask, class, id) = class.among(&options.mask);
             MaskOption::give_class(&mut options.mask, mask.as_deref(), NewClass { class, id })?;
         }
@@ -530,12 +530,12 @@ mod tests {
     fn options_are_read_as_given_and_as_recorded() {
         let read = |given: Value| serde_json::from_value::<ConvertOptions>(given);
         let given = read(json!({
-            "inputs": ["a"], "output": "b", "append": true, "scale": 2, "nodata": -1.5, "keep_bits": 7, "white": "w.hdr",
+            "inputs": ["a"], "output": "b", "append": true, "scale": 2, "fill": -1.5, "keep_bits": 7, "white": "w.hdr",
             "chunk": [8, 4], "codec": "zstd", "mask": [{ "name": "m", "pattern": "{stem}.png" }],
         }))
         .unwrap();
         assert_eq!((given.mode, given.values.scale), (Mode::APPEND, Scale::Factor(2.0)));
-        assert_eq!(given.values.nodata, Nodata::Value(-1.5));
+        assert_eq!(given.values.fill, Fill::Value(-1.5));
         assert_eq!(given.values.keep_bits, KeepBits::Bits(7));
         assert_eq!(given.values.white, Some(Reference::File("w.hdr".to_owned())));
         assert_eq!((given.layout.codec, given.mask.len()), (Compressor::Zstd, 1));
@@ -545,7 +545,7 @@ mod tests {
         for (wrong, expected) in [
             (json!({ "append": 1 }), "expected a boolean"),
             (json!({ "level": -1 }), "expected u8"),
-            (json!({ "jobs": 0 }), "nonzero"),
+            (json!({ "threads": 0 }), "nonzero"),
             (json!({ "chunk": 0 }), "at least 1 pixel"),
             (json!({ "chunk": "8x8" }), "invalid type: value, expected at least 1 pixel"),
             (json!({ "scale": "half" }), "none, auto or a number"),

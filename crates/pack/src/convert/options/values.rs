@@ -9,11 +9,14 @@ use std::str::FromStr;
 #[cfg(feature = "clap")]
 use hsipack_format::arguments::one_of;
 use hsipack_format::names::{self, by_name};
-use hsipack_format::{DType, Error, Result, SpectralNorm};
+use hsipack_format::{DType, Error, Opt, Result, SpectralNorm};
 use hsipack_source::{Axes, Mosaic};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::{Map, Value};
 
 use super::words::words;
+#[cfg(feature = "clap")]
+use crate::convert::arguments;
 use crate::pattern::Pattern;
 
 /// The factor by which stored values must be multiplied to get physical values.
@@ -54,11 +57,11 @@ impl FromStr for Scale {
     }
 }
 
-/// How missing values are packed. Missing values are those equal to the source's ignore value, NaN, and infinities if
-/// spectra are normalised. They are replaced after normalising, so that the replacement is not part of any sum.
+/// How missing values are packed. Missing values are those equal to the marker ([`ValueOptions::nodata`]), NaN, and infinities
+/// if spectra are normalised. They are replaced after normalising, so that the replacement is not part of any sum.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Nodata {
+pub enum Fill {
     /// They are NaN in the packed cube.
     Nan,
     /// They become this physical value.
@@ -67,7 +70,7 @@ pub enum Nodata {
     Error,
 }
 
-impl fmt::Display for Nodata {
+impl fmt::Display for Fill {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nan => f.pad("nan"),
@@ -77,7 +80,7 @@ impl fmt::Display for Nodata {
     }
 }
 
-impl FromStr for Nodata {
+impl FromStr for Fill {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -87,7 +90,7 @@ impl FromStr for Nodata {
             Ok(value) if f64::is_nan(value) => Ok(Self::Nan),
             Ok(value) => Ok(Self::Value(value)),
             Err(_) => Err(Error::conflict(format!("{text:?} is not an option for missing values"))
-                .with_remedy(format!("give {NODATA}"))),
+                .with_remedy(format!("give {FILLS}"))),
         }
     }
 }
@@ -237,12 +240,12 @@ impl FromStr for Reference {
 }
 
 const SCALES: &str = "none, auto or a number such as 2 or 0.001";
-const NODATA: &str = "nan, error or a number";
+const FILLS: &str = "nan, error or a number";
 const KEPT_BITS: &str = "1 to 10 of float16, 1 to 21 or 23 of float32, auto or all";
 
 from_words! {
     Scale: SCALES;
-    Nodata: NODATA;
+    Fill: FILLS;
     KeepBits: KEPT_BITS;
     Reference: "a path, a pattern or auto";
 }
@@ -264,16 +267,17 @@ pub struct ValueOptions {
     /// every cube twice.
     #[cfg_attr(feature = "clap", arg(long, value_name = "none|auto|FACTOR", default_value_t = Scale::None, display_order = 20))]
     pub scale: Scale,
-    /// How to pack missing values (the file's ignore value, and NaN), after normalising: as nan, as this
-    /// VALUE, or not at all (error)
-    #[cfg_attr(feature = "clap", arg(long, value_name = "nan|VALUE|error", default_value_t = Nodata::Nan, allow_negative_numbers = true, display_order = 17))]
-    pub nodata: Nodata,
-    /// Stored number that marks missing values; overrides the file
+    /// Pack missing values (NaN, and the number that marks them), after normalising, as nan or as this VALUE, or stop with
+    /// an error
+    #[cfg_attr(feature = "clap", arg(long, value_name = "nan|VALUE|error", default_value_t = Fill::Nan, allow_negative_numbers = true, display_order = 17))]
+    pub fill: Fill,
+    /// Stored number that marks missing values, such as -9999 [default: what the file says]
+    #[serde(deserialize_with = "nodata")]
     #[cfg_attr(
         feature = "clap",
-        arg(long, value_name = "VALUE", allow_negative_numbers = true, display_order = 18)
+        arg(long, value_name = "VALUE", value_parser = arguments::nodata, allow_negative_numbers = true, display_order = 18)
     )]
-    pub ignore_value: Option<f64>,
+    pub nodata: Option<f64>,
     /// Pack numbers as they are stored: do not apply the scale factor and offset of the file
     #[cfg_attr(feature = "clap", arg(long, display_order = 19))]
     pub raw_values: bool,
@@ -368,8 +372,8 @@ impl Default for ValueOptions {
         Self {
             dtype: DType::F16,
             scale: Scale::None,
-            nodata: Nodata::Nan,
-            ignore_value: None,
+            fill: Fill::Nan,
+            nodata: None,
             raw_values: false,
             keep_bits: KeepBits::All,
             normalize: Normalize::None,
@@ -388,7 +392,37 @@ impl Default for ValueOptions {
     }
 }
 
+/// Names of options in this struct, and those under which datasets record them.
+const RECORDED: [(&str, &str); 2] = [("fill", "nodata"), ("nodata", "ignore_value")];
+
 impl ValueOptions {
+    /// The options as a dataset records them.
+    pub(crate) fn record(&self) -> Value {
+        let Value::Object(options) = serde_json::json!(self) else { unreachable!("a structure") };
+        let recorded = options.into_iter().map(|(name, value)| {
+            match RECORDED.iter().find(|(option, _)| *option == name) {
+                Some((_, recorded)) => ((*recorded).to_owned(), value),
+                None => (name, value),
+            }
+        });
+        recorded.collect::<Map<_, _>>().into()
+    }
+
+    /// The options that a dataset records.
+    ///
+    /// # Errors
+    /// If it is not such a record.
+    pub(crate) fn from_record(record: Value) -> serde_json::Result<Self> {
+        let record = Map::deserialize(record)?;
+        let options = record.into_iter().map(|(name, value)| {
+            match RECORDED.iter().find(|(_, recorded)| *recorded == name) {
+                Some((option, _)) => ((*option).to_owned(), value),
+                None => (name, value),
+            }
+        });
+        serde_json::from_value(options.collect::<Map<_, _>>().into())
+    }
+
     /// The order of axes that the user gives.
     ///
     /// # Errors
@@ -403,6 +437,21 @@ impl ValueOptions {
             })
         };
         self.axes.as_ref().map(parse).transpose()
+    }
+}
+
+/// Reads the number that marks missing values. Words say how missing values are packed, which is another option.
+fn nodata<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<f64>, D::Error> {
+    match Value::deserialize(from)? {
+        Value::Null => Ok(None),
+        Value::Number(number) => Ok(number.as_f64()),
+        Value::String(word) if matches!(&*word, "nan" | "error") => {
+            Err(de::Error::custom(format!(
+                "{word:?} is not a stored number; {} decides how missing values are packed",
+                Opt::Fill
+            )))
+        }
+        other => Err(de::Error::custom(format!("{other} is not a number"))),
     }
 }
 
@@ -425,15 +474,41 @@ mod tests {
         for scale in [Scale::None, Scale::Auto, Scale::Factor(0.001), Scale::Factor(1e-300)] {
             assert_eq!(parsed(&scale.to_string()), Some(scale));
         }
-        for nodata in [Nodata::Nan, Nodata::Error, Nodata::Value(-9999.0), Nodata::Value(0.1)] {
-            assert_eq!(parsed(&nodata.to_string()), Some(nodata));
+        for fill in [Fill::Nan, Fill::Error, Fill::Value(-9999.0), Fill::Value(0.1)] {
+            assert_eq!(parsed(&fill.to_string()), Some(fill));
         }
         for bits in [KeepBits::All, KeepBits::Auto, KeepBits::Bits(1), KeepBits::Bits(23)] {
             assert_eq!(parsed(&bits.to_string()), Some(bits));
         }
-        assert_eq!(parsed("NaN"), Some(Nodata::Nan));
+        assert_eq!(parsed("NaN"), Some(Fill::Nan));
         assert_eq!("auto".parse(), Ok(Reference::Auto));
         assert_eq!("white.dat".parse(), Ok(Reference::File("white.dat".to_owned())));
+    }
+
+    #[test]
+    fn records_have_the_names_of_the_first_layout() {
+        let options =
+            ValueOptions { fill: Fill::Value(0.5), nodata: Some(-9999.0), ..Default::default() };
+        let record = options.record();
+        assert_eq!(record["nodata"], serde_json::json!({ "value": 0.5 }));
+        assert_eq!(record["ignore_value"], serde_json::json!(-9999.0));
+        let names: Vec<_> = record.as_object().unwrap().keys().take(4).collect();
+        assert_eq!(names, ["dtype", "scale", "nodata", "ignore_value"]);
+        assert_eq!(ValueOptions::from_record(record).unwrap(), options);
+        // Options under their own names are no record.
+        assert!(ValueOptions::from_record(serde_json::json!({ "ignore_value": "nan" })).is_err());
+    }
+
+    #[test]
+    fn words_do_not_mark_missing_values() {
+        let read = |nodata: Value| {
+            serde_json::from_value::<ValueOptions>(serde_json::json!({ "nodata": nodata }))
+        };
+        assert_eq!(read(serde_json::json!(-1)).unwrap().nodata, Some(-1.0));
+        assert_eq!(read(Value::Null).unwrap().nodata, None);
+        let error = read("nan".into()).unwrap_err().to_string();
+        assert!(error.contains("fill") && error.contains("nan"), "{error}");
+        assert!(read(serde_json::json!([1])).is_err());
     }
 
     #[test]
@@ -444,7 +519,7 @@ mod tests {
         };
         for bad in ["", "half", "1,5"] {
             refused(bad.parse::<Scale>().unwrap_err(), &["none", "auto", "number", bad]);
-            refused(bad.parse::<Nodata>().unwrap_err(), &["nan", "error", "number", bad]);
+            refused(bad.parse::<Fill>().unwrap_err(), &["nan", "error", "number", bad]);
         }
         for bad in ["", "0", "24", "-1", "2.5", "few"] {
             refused(bad.parse::<KeepBits>().unwrap_err(), &["1 to 10", "auto", bad]);

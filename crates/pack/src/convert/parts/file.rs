@@ -410,7 +410,7 @@ impl OptionsRecord {
             mask_fill: options.mask_fill,
             compressor: layout.codec,
             level: layout.level,
-            shuffle: layout.shuffle,
+            shuffle: layout.filter,
             chunk: layout.chunk,
             block_bytes: layout.block_size,
             shard_bytes: layout.shard_size,
@@ -428,7 +428,7 @@ impl OptionsRecord {
             layout: LayoutOptions {
                 codec: self.compressor,
                 level: self.level,
-                shuffle: self.shuffle,
+                filter: self.shuffle,
                 chunk: self.chunk,
                 block_size: self.block_bytes,
                 shard_size: self.shard_bytes,

@@ -15,7 +15,7 @@ use super::part::Part;
 #[cfg(feature = "clap")]
 use crate::convert::arguments;
 use crate::convert::engine;
-use crate::convert::options::{ConvertOptions, MEMORY, cores};
+use crate::convert::options::{BUFFER, ConvertOptions, cores};
 use crate::convert::plan::Plan;
 use crate::convert::run;
 use crate::convert::staging::{Claim, Staging, is_begun, recorded};
@@ -30,11 +30,11 @@ pub struct WorkOptions {
     #[cfg_attr(feature = "clap", arg(long, value_name = "I/N", default_value_t = Part::WHOLE, hide_default_value = true))]
     pub part: Part,
     /// Number of threads [default: one per core]
-    #[cfg_attr(feature = "clap", arg(short, long, value_parser = arguments::threads(), default_value_t = cores(), hide_default_value = true))]
-    pub jobs: usize,
-    /// Memory for reading, for all threads together; more memory makes transposing large scenes faster
+    #[cfg_attr(feature = "clap", arg(short = 'j', long, alias = "jobs", value_parser = arguments::threads(), default_value_t = cores(), hide_default_value = true))]
+    pub threads: usize,
+    /// Memory for reading, for all threads together; more makes transposing large scenes faster
     #[cfg_attr(feature = "clap", arg(long, value_name = "BYTES", value_parser = bytes, default_value = "256MiB"))]
-    pub memory: usize,
+    pub buffer_size: usize,
     /// Whether this process may change its working directory to that of the plan, if paths are relative.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub change_folder: bool,
@@ -43,7 +43,7 @@ pub struct WorkOptions {
 impl WorkOptions {
     /// Default options for a part.
     pub fn new(part: Part) -> Self {
-        Self { part, jobs: cores(), memory: MEMORY, change_folder: false }
+        Self { part, threads: cores(), buffer_size: BUFFER, change_folder: false }
     }
 }
 
@@ -177,8 +177,8 @@ fn work_here(
 ) -> Result<WorkReport> {
     let start = Instant::now();
     let mut opened = Opened::read(file, options.change_folder)?;
-    opened.options.jobs = options.jobs;
-    opened.options.memory = options.memory;
+    opened.options.threads = options.threads;
+    opened.options.buffer_size = options.buffer_size;
     let shards = options.part.of(engine::shards_of(&opened.plan)).count();
     let mut report = WorkReport {
         output: opened.output().display().to_string(),

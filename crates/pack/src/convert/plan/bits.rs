@@ -30,7 +30,7 @@ pub(super) fn choose(
         plan.notes.push(format!("{kept} of {all} mantissa bits are kept, as in the dataset"));
         return Ok(());
     }
-    let information = precision::measure(plan, &options.values, options.jobs, stop)?;
+    let information = precision::measure(plan, &options.values, options.threads, stop)?;
     let bits = match information.bits_for(SHARE) {
         // Float32 values cannot be rounded to 22 bits.
         22 => all,

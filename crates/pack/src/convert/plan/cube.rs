@@ -103,10 +103,10 @@ pub(crate) fn with_calibration(
     let read = if values.raw_values { stored(bands) } else { Transform::physical(info, bands) };
     Transform {
         dtype: values.dtype,
-        ignore_value: values.ignore_value.or(info.ignore_value),
+        nodata: values.nodata.or(info.ignore_value),
         calibration,
         normalize: values.normalize,
-        nodata: values.nodata,
+        fill: values.fill,
         scale,
         keep_bits: values.keep_bits.bits(),
         ..read

@@ -298,7 +298,7 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
     for together in inputs.chunks(EXAMINED_TOGETHER) {
         // Opening files takes longest, above all on servers.
         let examined = threads::in_turn(
-            options.jobs.max(1),
+            options.threads.max(1),
             "plan",
             together.iter(),
             || (),

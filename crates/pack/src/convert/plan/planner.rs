@@ -669,7 +669,7 @@ impl<'a> Planner<'a> {
 
     /// `--scale auto`: reads every cube of each new stack once to find its greatest magnitude.
     fn choose_scales(&mut self, stop: &AtomicBool) -> Result<()> {
-        let pool = threads::pool(self.options.jobs, "scale")?;
+        let pool = threads::pool(self.options.threads, "scale")?;
         for stack in self.plan.stacks.iter_mut().filter(|stack| stack.existing == 0) {
             let samples = stack.samples.iter().map(|sample| &self.plan.samples[*sample]);
             let greatest = greatest_magnitude(samples, self.options, &pool, stop)?;

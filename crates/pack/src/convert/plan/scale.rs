@@ -45,7 +45,7 @@ pub(super) fn greatest_magnitude<'a>(
 fn cut<'a>(sample: &'a PlannedSample, options: &ConvertOptions) -> Result<Vec<Piece<'a>>> {
     let cube = Opened::new(sample, &options.values, 1.0)?;
     let rows = sample.shape().rows;
-    let affordable = cube.source.preferred_rows(options.memory / options.jobs.max(1));
+    let affordable = cube.source.preferred_rows(options.buffer_size / options.threads.max(1));
     let step = affordable.max(16).min(rows);
     let reads = (0..rows).step_by(step).map(|start| start..rows.min(start + step));
     Ok(cube.pieces(reads.collect()))

@@ -1,4 +1,4 @@
-//! `hsipack cache`.
+//! `hsipack local-cache`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,8 +10,9 @@ use serde::Serialize;
 
 use crate::output;
 
-/// Show, check or clear a local cache, the folder in which --local-cache keeps data fetched from servers.
+/// Show, check or clear a local cache.
 ///
+/// It is the folder in which --local-cache keeps data fetched from servers.
 /// Everything in it can be deleted: data that is needed is fetched again.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -38,9 +39,9 @@ pub struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  hsipack cache /scratch/hsipack
-  hsipack cache /scratch/hsipack --check
-  hsipack cache /scratch/hsipack --clear
+  hsipack local-cache /scratch/hsipack
+  hsipack local-cache /scratch/hsipack --check
+  hsipack local-cache /scratch/hsipack --clear
 
 Keys of --json (sizes in bytes, times in seconds since 1970):
   folder bytes deleted_bytes checked{good,damaged[]} (null without --check)
