@@ -149,7 +149,7 @@ need_cmake() {
 
 # make_peers: creates .venv-peers, with the loaders that hsipack is compared with and the package hsipack from this clone.
 make_peers() {
-  make_venv .venv-peers scripts/requirements-peers.txt
+  make_venv .venv-peers scripts/requirements/peers.txt
   need_cmake .venv-peers
   # The commit, and all changes since.
   local built

@@ -33,7 +33,7 @@ def draw(folder: Path, count: int = 6, rows: int = 96, columns: int = 128, bands
     """
     if not (folder / "table.csv").exists():
         sizes = [f"--count={count}", f"--rows={rows}", f"--columns={columns}", f"--bands={bands}"]
-        script = REPOSITORY / "scripts/make_cubes"
+        script = REPOSITORY / "scripts/dev/make_cubes.py"
         subprocess.run([sys.executable, script, folder, *sizes], check=True)
     return folder
 

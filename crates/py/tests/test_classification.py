@@ -1,4 +1,4 @@
-"""A small run of scripts/bench_classification: pixels classified from patches and from arrays in
+"""A small run of scripts/bench/classification.py: pixels classified from patches and from arrays in
 memory, with mixed and disjoint splits.
 """
 
@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-SCRIPT = Path(__file__).parents[3] / "scripts/bench_classification"
+SCRIPT = Path(__file__).parents[3] / "scripts/bench/classification.py"
 
 
 @pytest.mark.skipif(not SCRIPT.exists(), reason="the package's tests alone have no scripts")

@@ -48,7 +48,7 @@ def test_examples_train(name: str, work: Path, tmp_path: Path) -> None:
 
 
 def test_a_world_of_one_goes_on_from_a_checkpoint(dataset: str, tmp_path: Path) -> None:
-    """scripts/check_elastic tests larger worlds, and one that shrinks."""
+    """scripts/check/elastic.py tests larger worlds, and one that shrinks."""
     world = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
     words = [EXAMPLES / "elastic.py", dataset, tmp_path / "state.pt", "--step", "0"]
     words += ["--epochs", "3", "--every", "5"]

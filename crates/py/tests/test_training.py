@@ -1,4 +1,4 @@
-"""A small run of scripts/bench_training: training from files and from packed cubes."""
+"""A small run of scripts/bench/train.py: training from files and from packed cubes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("kornia")
 
-SCRIPT = Path(__file__).parents[3] / "scripts/bench_training"
+SCRIPT = Path(__file__).parents[3] / "scripts/bench/train.py"
 pytestmark = pytest.mark.skipif(
     not SCRIPT.exists(), reason="the package's tests alone have no scripts"
 )

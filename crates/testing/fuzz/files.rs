@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-/// In memory where `scripts/fuzz` points TMPDIR there; one a process, since several may run.
+/// In memory where `scripts/dev/fuzz` points TMPDIR there; one a process, since several may run.
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = std::env::temp_dir().join(format!("hsipack-fuzz-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a temporary folder");

@@ -1,4 +1,4 @@
-//! Augments batches on request, for `scripts/bench_augment`, which compares with Kornia in one run. On the CPU it uses our
+//! Augments batches on request, for `scripts/bench/augment.py`, which compares with Kornia in one run. On the CPU it uses our
 //! own loops or, with `tensors`, libtorch's operations. On a GPU it uses kernels together with libtorch's operations or,
 //! with `tensors`, only the operations.
 //!
@@ -43,7 +43,7 @@ struct Batch {
 
 fn main() {
     if !std::env::args().any(|arg| arg == "serve") {
-        println!("this answers to scripts/bench_augment");
+        println!("this answers to scripts/bench/augment.py");
         return;
     }
     let mut batches: HashMap<String, Batch> = HashMap::new();

@@ -157,7 +157,7 @@ mod tests {
     fn the_ptx_is_that_of_the_source() {
         let source = hsipack_format::checksums::sha256(include_bytes!("kernels.cu"));
         let line = format!("// kernels.cu: {source}");
-        assert_eq!(PTX.lines().next(), Some(&*line), "run scripts/make_kernels");
+        assert_eq!(PTX.lines().next(), Some(&*line), "run scripts/dev/make_kernels.py");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 // What augmentations do to pixels on a GPU, in one pass over memory each.
 //
-// scripts/make_kernels compiles this to kernels.ptx, which the driver compiles for the GPU at hand. Tests compile it as
+// scripts/dev/make_kernels.py compiles this to kernels.ptx, which the driver compiles for the GPU at hand. Tests compile it as
 // C++ (HSIPACK_ON_HOST), where a loop over blocks and threads takes the place of the GPU. So nothing is included, and
 // what threads of a block do before and after they wait for one another stands in functions of its own.
 //

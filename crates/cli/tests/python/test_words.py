@@ -1,4 +1,4 @@
-"""scripts/lint/words finds vague words and nothing else, and its exceptions can only shrink."""
+"""scripts/dev/lint/words.py finds vague words and nothing else, and its exceptions only shrink."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-LINT = Path(__file__).resolve().parents[4] / "scripts/lint/words"
+LINT = Path(__file__).resolve().parents[4] / "scripts/dev/lint/words.py"
 
 VAGUE = {
     "doc that opens with What": ("/// What it does.\nfn f() {}", ["what"]),
@@ -65,8 +65,8 @@ def lint(root: Path, *options: str) -> subprocess.CompletedProcess[str]:
 def write(root: Path, code: str, exceptions: str = "") -> Path:
     (root / "crates/a/src").mkdir(parents=True, exist_ok=True)
     (root / "crates/a/src/lib.rs").write_text(code)
-    (root / "scripts/lint").mkdir(parents=True, exist_ok=True)
-    path = root / "scripts/lint/words.txt"
+    (root / "scripts/dev/lint").mkdir(parents=True, exist_ok=True)
+    path = root / "scripts/dev/lint/words.txt"
     path.write_text(f"# head\n{exceptions}")
     return path
 
@@ -98,7 +98,7 @@ def test_exceptions_only_shrink(tmp_path: Path) -> None:
     write(tmp_path, two, "a bindings 3\na types 1\n")
     fewer = lint(tmp_path)
     assert fewer.returncode == 1
-    assert "run scripts/lint/words --lower" in fewer.stderr
+    assert "run scripts/dev/lint/words.py --lower" in fewer.stderr
     assert lint(tmp_path, "--lower").returncode == 0
     assert exceptions.read_text() == "# head\na bindings 2\n"
     assert lint(tmp_path).returncode == 0

@@ -12,10 +12,10 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// A small synthetic file under `fixtures/`, written by `scripts/make_fixtures`.
+/// A small synthetic file under `fixtures/`, written by `scripts/dev/make_fixtures.py`.
 pub fn fixture(name: &str) -> PathBuf {
     let path = root().join("fixtures").join(name);
-    assert!(path.exists(), "{} is missing: run scripts/make_fixtures", path.display());
+    assert!(path.exists(), "{} is missing: run scripts/dev/make_fixtures.py", path.display());
     path
 }
 

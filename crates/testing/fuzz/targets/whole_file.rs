@@ -1,6 +1,6 @@
 //! A whole file through the reader that recognises it, rows and all.
 //!
-//! The first byte says how the file is called and opened (`scripts/fuzz` puts it before each
+//! The first byte says how the file is called and opened (`scripts/dev/fuzz` puts it before each
 //! fixture): bits 0 to 2 the name, bit 4 whether it is a mask, bit 5 whether axes are given. ENVI
 //! is a header, a NUL and the data.
 #![no_main]

@@ -259,7 +259,7 @@ mod tests {
         let source = source.replace("#include \"threads.h\"\n", include_str!("threads.h"));
         let source = hsipack_format::checksums::sha256(source.as_bytes());
         let line = format!("// decode.cu: {source}");
-        assert_eq!(PTX.lines().next(), Some(&*line), "run scripts/make_kernels");
+        assert_eq!(PTX.lines().next(), Some(&*line), "run scripts/dev/make_kernels.py");
         assert!(PTX.contains(".entry decode_frames("));
     }
 

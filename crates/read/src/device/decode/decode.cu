@@ -1,6 +1,6 @@
 // Decodes the Blosc-1 frames of a batch's chunks on a GPU, each chunk to its place in the batch.
 //
-// scripts/make_kernels compiles this to decode.ptx, which the driver compiles for its GPU. threads.h says how tests run it.
+// scripts/dev/make_kernels.py compiles this to decode.ptx, which the driver compiles for its GPU. threads.h says how tests run it.
 //
 // A block of threads decodes one block of a frame at a time: each warp decodes one of its streams (LZ4, or stored as it is)
 // into scratch memory; then all threads undo the shuffle filter and write to the batch what is kept of the chunk. Blocks of

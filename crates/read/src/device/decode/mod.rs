@@ -17,7 +17,7 @@
 //! | `gather.rs` | arguments of `gather_windows`, likewise |
 //! | `blosc.rs` | their work done by C-Blosc and by plain loops, for tests of what surrounds them |
 //!
-//! `scripts/make_kernels` compiles them. Without a GPU, tests compile them as C++ and compare them with C-Blosc, and with a
+//! `scripts/dev/make_kernels.py` compiles them. Without a GPU, tests compile them as C++ and compare them with C-Blosc, and with a
 //! plain computation.
 
 mod arguments;

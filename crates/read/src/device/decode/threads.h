@@ -1,6 +1,6 @@
 // Types, and the threads of a kernel, on a GPU and in loops on the host.
 //
-// Kernels are compiled for GPUs by scripts/make_kernels, and as C++ by tests (HSIPACK_ON_HOST): a loop over the lanes of a
+// Kernels are compiled for GPUs by scripts/dev/make_kernels.py, and as C++ by tests (HSIPACK_ON_HOST): a loop over the lanes of a
 // warp, in random order, takes the place of the GPU. So nothing else is included, and work that lanes or threads do between two
 // synchronisations is the body of EACH_LANE, EACH_WARP or EACH_THREAD.
 

@@ -1,0 +1,1 @@
+"""Modules of scripts/bench/train.py: networks, ways to feed them, measuring and reports."""

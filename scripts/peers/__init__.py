@@ -1,6 +1,0 @@
-"""Loaders compared by scripts/bench_peers: a file for each, and modules to measure and report.
-
-`protocol` defines a peer, `roster` lists all peers. `compare` packs the cubes for each peer, tries
-its settings, and then measures the best setting of each in rounds. `measure` does one measurement,
-in a process of its own.
-"""

@@ -1,1 +1,0 @@
-"""Modules of scripts/bench_training: networks, ways to feed them, measuring and reports."""
