@@ -14,11 +14,9 @@ mod help;
 mod measurer;
 mod parse;
 mod patches;
-mod reading;
 mod renamed;
 mod surface;
 mod task;
-mod training;
 mod typed;
 
 use std::process::ExitCode;

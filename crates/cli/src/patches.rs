@@ -9,7 +9,7 @@ use crate::parse;
 /// of the arguments whose windows may reach over the edge of a cube.
 #[derive(clap::Args, Default)]
 pub struct PatchArgs {
-    /// Read a window of this size in pixels around every labelled pixel of the mask given with --mask; 1x1 gives spectra
+    /// Size in pixels of patches: windows around every labelled pixel of the mask given with --mask; 1x1 gives spectra
     ///
     /// The order class-balanced of `hsipack read` draws every class of pixels equally often.
     #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, requires = "mask")]

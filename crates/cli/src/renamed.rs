@@ -7,7 +7,8 @@ const OPTIONS: &[(&[&str], &str, &str)] = &[
     (&["convert"], "--ignore-value", "--nodata VALUE"),
     (&["convert"], "--shuffle", "--filter NAME"),
     (&["convert", "work"], "--memory", "--buffer-size BYTES"),
-    (&["read"], "--classes", "--only-classes LIST"),
+    (&["read", "diagnose"], "--classes", "--only-classes LIST"),
+    (&["tune"], "--sample", "--sample-size BYTES"),
     (&["info"], "--classes", "--count-classes"),
     (&["view"], "--mask", "--mask-file NAME=PATTERN"),
 ];

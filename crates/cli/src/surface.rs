@@ -86,8 +86,6 @@ impl Surface for Shell {
 /// Whether the command has an option of that name with another meaning.
 fn means_else(command: &str, option: Opt) -> bool {
     match option {
-        // In `tune`, the size of the sample to measure on.
-        Opt::Sample => command == "tune",
         // Here --mask names packed masks; `Opt::Mask` is the paths of masks to pack.
         Opt::Mask => {
             matches!(command, "read" | "preview" | "export" | "diagnose" | "spectra" | "split")
@@ -215,7 +213,9 @@ mod tests {
 
     /// The string literals of a source file before its tests, without comments.
     fn literals(source: &str) -> Vec<String> {
-        let source = source.split("#[cfg(test)]").next().unwrap_or_default();
+        let tests =
+            ["#[cfg(test)]", "#[cfg(all(test,"].into_iter().filter_map(|at| source.find(at));
+        let source = &source[..tests.min().unwrap_or(source.len())];
         let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
         let code = code.collect::<Vec<_>>().join("\n");
         let mut literals = Vec::new();

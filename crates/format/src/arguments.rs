@@ -1,8 +1,10 @@
 //! Values of options as people type them on a command line: names with hyphens, sizes with units, lists with ranges.
 
 use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 
 /// Parses one of these values of a library's option. Names are those of the library, with hyphens between words.
 pub fn one_of<T>(values: &'static [T]) -> impl TypedValueParser<Value = T>
@@ -64,6 +66,43 @@ pub fn bytes(text: &str) -> Result<usize, String> {
     } else {
         Err("out of range".into())
     }
+}
+
+/// Bytes per second, with a unit: `1000MB/s`. The `/s` is optional.
+///
+/// # Errors
+/// If the text is no such rate.
+pub fn rate(text: &str) -> Result<u64, String> {
+    let size = text.strip_suffix("/s").unwrap_or(text).trim_end();
+    if size.ends_with(|last: char| last.is_ascii_digit() || last == '.') {
+        return Err("the unit is missing; give a rate such as 1000MB/s".to_owned());
+    }
+    let rate = bytes(size).map(|rate| rate as u64);
+    rate.map_err(|error| format!("{error}; give a rate such as 1000MB/s"))
+}
+
+/// A time with a unit: `50ms`, `2s`.
+///
+/// # Errors
+/// If the text is no such time.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let bad = || "give a time with its unit, such as 50ms or 2s".to_owned();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(bad)?;
+    let (number, unit) = text.split_at(split);
+    let seconds = match unit.trim() {
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "min" => 60.0,
+        _ => return Err(bad()),
+    };
+    let value: f64 = number.parse().map_err(|_| bad())?;
+    Duration::try_from_secs_f64(value * seconds).map_err(|_| "out of range".to_owned())
+}
+
+/// A whole number.
+pub fn count(range: RangeInclusive<u64>) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(range)
 }
 
 /// Numbers and ranges of numbers, both ends included: `0,3,10-20`. `what` names them in errors.
@@ -140,6 +179,15 @@ mod tests {
         assert_eq!(bytes("512MiB"), Ok(512 << 20));
         assert_eq!(bytes("1.5 GB"), Ok(1_500_000_000));
         assert!(bytes("5 apples").is_err() && bytes("-1").is_err());
+        assert_eq!(rate("1000MB/s"), Ok(1_000_000_000));
+        assert_eq!((rate("5 B/s"), rate("1.5kB")), (Ok(5), Ok(1500)));
+        for bad in ["1", "1000", "1.", "1/s", "1000 /s"] {
+            assert!(rate(bad).unwrap_err().contains("the unit is missing"), "{bad}");
+        }
+        assert_eq!(duration("1.5ms"), Ok(Duration::from_micros(1500)));
+        for bad in ["", "5", "ms", "-1s", "1h", "1e400s"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
         assert_eq!(pixels("64x48"), Ok([64, 48]));
         assert_eq!(pixels("64"), Ok([64, 64]));
         assert_eq!(numbers("3,0-2", "band"), Ok(vec![3, 0, 1, 2]));

@@ -12,9 +12,12 @@
 //! | [`remote`] | measuring in another process, whose library has other devices |
 //! | [`device`] | what measuring needs from a library of tensors: devices, copies to them, waiting for them |
 //! | [`step`] | the training step: a wait, or a network |
+//! | `arguments` | feature `clap`: options as they are typed on a command line |
 //! | `network` | a small network on the CPU |
 #![deny(missing_docs)]
 
+#[cfg(feature = "clap")]
+mod arguments;
 pub mod bench;
 pub mod device;
 pub mod diagnose;

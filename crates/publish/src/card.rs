@@ -30,7 +30,7 @@ pub struct CardOptions {
     /// [default: none, and the card says that there is no license]
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
     pub about: Option<PathBuf>,
-    /// Overwrite existing files [default: an existing file is an error]
+    /// Overwrite the output if it exists [default: an existing file is an error]
     #[cfg_attr(feature = "clap", arg(long))]
     pub force: bool,
 }

@@ -4,19 +4,19 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use hsipack_measure::diagnose::{
-    self as driver, Action, Basis, Effort, Facts, Lap, Level, Levels, Rounds, Timer, Variant,
-    subset,
+    self as driver, Action, Basis, Effort, Facts, Lap, Level, Levels, Timer, Variant, subset,
 };
 use hsipack_read::{Error, ErrorKind, Statistics};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::errors::OrRaise;
 use crate::exit::calling;
+use crate::options;
 
 /// Chooses some of `samples` (`decoded_bytes` in all) for all levels to read.
 #[pyfunction]
@@ -29,9 +29,14 @@ pub fn diagnosis_samples(
     subset(&samples, decoded_bytes, batch_size, per_sample)
 }
 
+/// The options that say how much is measured, with their defaults, as JSON.
+#[pyfunction]
+pub fn diagnose_defaults() -> String {
+    text(&Effort::default())
+}
+
 /// Diagnoses levels with a training step; returns the diagnosis as JSON and as text for people. `synchronise` waits for
-/// the work queued on a GPU, and `progress` receives progress messages. `effort` contains the number of rounds, the
-/// seconds of each measurement, and whether to try the remedy.
+/// the work queued on a GPU, and `progress` receives progress messages. `effort` has the options by name.
 #[pyfunction]
 pub fn diagnose(
     py: Python<'_>,
@@ -39,11 +44,9 @@ pub fn diagnose(
     train_step: &Bound<'_, PyAny>,
     synchronise: &Bound<'_, PyAny>,
     progress: &Bound<'_, PyAny>,
-    effort: (usize, f64, bool),
+    effort: &Bound<'_, PyDict>,
 ) -> PyResult<(String, String)> {
-    let (rounds, seconds, verify) = effort;
-    let time = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
-    let effort = Effort { rounds: Rounds::new(rounds), time, verify, ..Effort::default() };
+    let effort: Effort = options::read(effort)?;
     let (raised, stop) = (Raised::default(), AtomicBool::new(false));
     let mut levels = OfPython::new(levels, train_step, synchronise, &raised)?;
     let mut tell = |what: &str| {

@@ -69,7 +69,7 @@ mod _hsipack {
     #[pymodule_export]
     use super::device::cuda_is_available;
     #[pymodule_export]
-    use super::diagnose::{diagnose, diagnosis_samples};
+    use super::diagnose::{diagnose, diagnose_defaults, diagnosis_samples};
     #[pymodule_export]
     use super::exit::end_calls;
     #[pymodule_export]

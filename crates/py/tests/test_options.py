@@ -672,6 +672,14 @@ def test_wrong_arguments_of_diagnose_are_named(arguments: dict[str, Any], messag
     assert caught.value.remedy
 
 
+def test_options_of_diagnose_are_those_of_the_library() -> None:
+    fields = json.loads(_hsipack.diagnose_defaults())
+    parameters = dict(inspect.signature(hsipack.diagnose).parameters)
+    for of_python in ("loader", "train_step", "device", "progress"):
+        del parameters[of_python]
+    assert {name: one.default for name, one in parameters.items()} == fields
+
+
 def test_options_of_convert_are_those_of_the_library() -> None:
     fields = json.loads(_hsipack.convert_defaults())
     # The command is recorded by the package. Two options select bands.

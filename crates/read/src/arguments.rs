@@ -1,19 +1,10 @@
 //! Options of a loader as they are typed on a command line.
 
-use std::ops::RangeInclusive;
-
-use clap::builder::{
-    BoolValueParser, PossibleValuesParser, RangedU64ValueParser, TypedValueParser,
-};
+use clap::builder::{BoolValueParser, PossibleValuesParser, TypedValueParser};
 use hsipack_format::arguments::numbers;
-pub use hsipack_format::arguments::{one_of, one_of_or};
+pub use hsipack_format::arguments::{count, one_of, one_of_or};
 
 use crate::{Device, OnDamage, ShuffleWindow};
-
-/// A whole number.
-pub fn count(range: RangeInclusive<u64>) -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(range)
-}
 
 /// A number of bytes, with an optional unit, or 0.
 pub fn bytes(text: &str) -> Result<u64, String> {

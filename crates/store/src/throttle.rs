@@ -8,16 +8,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "clap")]
+use hsipack_format::arguments::{duration, rate};
 use serde::{Deserialize, Serialize};
 
-/// The speed of a simulated disk or network link.
+/// The speed of a simulated disk or network link. The feature `clap` makes it options of commands that measure reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(default)]
 pub struct Link {
-    /// Bytes per second for all files and requests together; unlimited if `None`.
+    /// Read at most this many stored bytes per second, such as 1000MB/s, as from a slower disk or link
+    /// [default: unlimited]
+    // One limit for all files and requests together.
+    #[serde(rename = "rate_limit")]
+    #[cfg_attr(feature = "clap", arg(long = "rate-limit", value_name = "BYTES/s", value_parser = rate, help_heading = "Reading"))]
     pub rate: Option<u64>,
-    /// The time from a request to the first byte. It is added before every read of a file, and before the answer to every
-    /// request.
-    #[serde(default)]
+    /// Wait this long, such as 30ms, before every read of a file, or before the answer to every request for chunks
+    /// [default: no wait]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME", value_parser = duration, default_value = "0s", hide_default_value = true, help_heading = "Reading"))]
     pub latency: Duration,
 }
 

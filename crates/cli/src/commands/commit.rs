@@ -20,7 +20,7 @@ pub struct Args {
     /// The file that `hsipack convert --plan` wrote, or its URL
     plan: PathBuf,
 
-    /// Print the closing report as one JSON object on stdout
+    /// Print the report as one JSON object on stdout
     #[arg(long)]
     json: bool,
 }

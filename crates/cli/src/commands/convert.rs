@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run", display_order = 8)]
     plan: Option<PathBuf>,
 
-    /// Print the closing report as one JSON object on stdout
+    /// Print the report as one JSON object on stdout
     #[arg(long, display_order = 9)]
     json: bool,
 

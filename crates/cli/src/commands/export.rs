@@ -21,7 +21,7 @@ pub struct Args {
     /// A packed dataset: a folder, or its URL
     dataset: PathBuf,
 
-    /// Sample to export: its id, counted from 0, or its name
+    /// Sample of a dataset to export: its id, counted from 0, or its name
     #[arg(long, value_name = "N|NAME")]
     sample: String,
 
@@ -35,11 +35,11 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     mask: Option<String>,
 
-    /// Overwrite FILE if it exists [default: an existing file is an error]
+    /// Overwrite the output if it exists [default: an existing file is an error]
     #[arg(long)]
     force: bool,
 
-    /// Print what was written as one JSON object on stdout: files, sample, name, shape, dtype,
+    /// Print the report as one JSON object on stdout: files, sample, name, shape, dtype,
     /// scale_factor and add_offset (from values in the file to physical ones), notes
     #[arg(long)]
     json: bool,

@@ -29,7 +29,7 @@ pub struct Args {
     /// A cube, file::variable, an archive of one cube, or a packed dataset (a folder, or its URL)
     path: String,
 
-    /// Print one JSON object on stdout; its keys are stable and listed by --help
+    /// Print the report as one JSON object on stdout; its keys are stable and listed by --help
     #[arg(long)]
     json: bool,
 

@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(short, long, value_name = "PNG")]
     output: PathBuf,
 
-    /// Draw this sample of a dataset: its id, counted from 0, or its name
+    /// Sample of a dataset to draw: its id, counted from 0, or its name
     /// [default: a contact sheet of up to 12 samples]
     #[arg(long, value_name = "N|NAME")]
     sample: Option<String>,
@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "mask")]
     mask_file: Option<String>,
 
-    /// Draw samples of a dataset, and beside them the same samples augmented, as in the first epochs
+    /// Augmentations in a JSON file: draw samples of a dataset, and beside them the same samples augmented, as in the first epochs
     ///
     /// FILE holds a JSON list such as [{"op": "hflip", "p": 0.5}], or an object with `ops`, `seed`, `fuse`.
     #[arg(long, value_name = "FILE", conflicts_with = "axes")]
@@ -53,11 +53,11 @@ pub struct Args {
     #[arg(long, value_name = "ORDER")]
     axes: Option<String>,
 
-    /// Overwrite PNG even if it is not an earlier preview [default: such a file is an error]
+    /// Overwrite the output if it exists and is not an earlier preview [default: such a file is an error]
     #[arg(long)]
     force: bool,
 
-    /// Print what was drawn as one JSON object on stdout: output, cubes, captions
+    /// Print the report as one JSON object on stdout: output, cubes, captions
     #[arg(long)]
     json: bool,
 }

@@ -27,12 +27,11 @@ use hsipack_format::{Error, ErrorKind, Result};
 use hsipack_measure::machine::{self, Usage};
 use hsipack_pack::progress::Progress;
 use hsipack_read::plan::{Crop, State};
-use hsipack_read::store::StoreKind;
+use hsipack_read::store::{Link, StoreKind};
 use hsipack_read::{CacheKind, Dataset, DeviceOptions, LoaderOptions, OpenOptions, Verify};
 use hsipack_store::local_cache::LocalCache;
 
 use crate::patches::PatchArgs;
-use crate::reading::LinkArgs;
 use crate::{files, output, parse, task};
 use figures::Look;
 use report::Report;
@@ -66,7 +65,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_batches: Option<u64>,
 
-    /// Wait this long on each batch, as a training step would, such as 50ms [default: take the next batch at once]
+    /// Time of the training step for a batch, such as 50ms; the step is a wait that uses no processor [default: take the next batch at once]
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     step_time: Option<Duration>,
 
@@ -79,7 +78,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
-    /// Print the closing report as one JSON object on stdout; its keys are listed by --help
+    /// Print the report as one JSON object on stdout; its keys are listed by --help
     #[arg(long)]
     json: bool,
 
@@ -154,8 +153,8 @@ pub struct Args {
     #[arg(long, value_name = "HOW", value_parser = parse::one_of(&StoreKind::ALL), default_value_t = StoreKind::Mapped, help_heading = "Reading")]
     store: StoreKind,
 
-    #[command(flatten, next_help_heading = "Reading")]
-    link: LinkArgs,
+    #[command(flatten)]
+    link: Link,
 
     /// Keep data fetched from a server in this folder on the local disk, for the next epochs, other processes and later
     /// runs. `hsipack local-cache DIR` shows what it holds
@@ -167,7 +166,7 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes, requires = "local_cache", help_heading = "Reading")]
     local_cache_size: Option<usize>,
 
-    /// Drop the dataset from the system's file cache first, to measure reading from the disk
+    /// Drop the files from the system's file cache first, to measure reading from the disk
     #[arg(long, help_heading = "Reading")]
     drop_cache: bool,
 
@@ -214,7 +213,7 @@ Keys of --json (times in seconds, sizes in bytes, GB are 10^9 bytes, shares from
 
 impl Args {
     fn open(&self) -> Result<Dataset> {
-        let store = self.store.behind(&self.dataset, self.link.link())?;
+        let store = self.store.behind(&self.dataset, self.link)?;
         let local_cache = self.local_cache.as_ref().map(|folder| LocalCache {
             folder: folder.clone(),
             bytes: self.local_cache_size.map(|bytes| bytes as u64),

@@ -20,7 +20,7 @@ pub struct Args {
     /// The dataset: a folder, or its URL
     dataset: PathBuf,
 
-    /// Also look for sources with a relative path in this folder. The working directory is searched before it, and the
+    /// Also look for sources in this folder if their path is relative. The working directory is searched before it, and the
     /// folder that contains the dataset after it
     #[arg(long, value_name = "DIR")]
     source_root: Option<PathBuf>,

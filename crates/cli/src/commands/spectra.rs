@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     min_pixels: u64,
 
-    /// Skip these classes, or layers by number, such as 255 or 4,7-9 [default: none except class 0]
+    /// Treat these classes as unlabelled, or layers by number, such as 255 or 4,7-9 [default: none except class 0]
     #[arg(long, value_name = "LIST", value_parser = parse::classes)]
     ignore: Option<parse::ClassList>,
 
@@ -62,7 +62,7 @@ pub struct Args {
     #[arg(long)]
     background: bool,
 
-    /// Overwrite FILE if it exists [default: an existing file is an error]
+    /// Overwrite the output if it exists [default: an existing file is an error]
     #[arg(long)]
     force: bool,
 
@@ -70,7 +70,7 @@ pub struct Args {
     #[arg(short = 'j', long, alias = "jobs", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 
-    /// Print what was written as one JSON object on stdout: file, mask, statistic, rows, samples (how many were read),
+    /// Print the report as one JSON object on stdout: file, mask, statistic, rows, samples (how many were read),
     /// regions (how many rows each class id has)
     #[arg(long)]
     json: bool,

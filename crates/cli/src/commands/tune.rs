@@ -3,15 +3,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hsipack_format::Result;
 use hsipack_format::text::printable;
-use hsipack_measure::tune::{self, Case, Measured, Options, Report, Variant, Windows};
+use hsipack_measure::tune::{self, Case, Measured, Report, TuneOptions, Variant, Windows};
 use hsipack_pack::progress::Progress;
 use indicatif::ProgressBar;
 
-use crate::{files, output, parse, task};
+use crate::{files, output, task};
 
 /// Measure which codec, chunk size and precision suit your cubes.
 ///
@@ -21,19 +20,10 @@ use crate::{files, output, parse, task};
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// A packed dataset, or files, folders, archives, globs, file::variable, CSV lists
-    #[arg(required = true, value_name = "PATH")]
-    paths: Vec<String>,
+    #[command(flatten)]
+    options: TuneOptions,
 
-    /// Skip files below input folders whose path or name matches this glob (repeatable)
-    #[arg(long, value_name = "GLOB")]
-    exclude: Vec<String>,
-
-    /// Try fewer candidates in fewer rounds: about 10 s instead of a minute
-    #[arg(long)]
-    quick: bool,
-
-    /// Print one JSON object on stdout; its keys are listed by --help
+    /// Print the report as one JSON object on stdout; its keys are listed by --help
     #[arg(long)]
     json: bool,
 
@@ -44,34 +34,6 @@ pub struct Args {
     /// Write the recommended options to a file for `convert --config`. Dropping bits is only a comment in that file
     #[arg(long, value_name = "FILE")]
     apply: Option<PathBuf>,
-
-    /// Rate of the disk that training reads from, in stored bytes per second, such as 1000MB/s
-    /// [default: unlimited, 1000, 500 and 100 MB/s, side by side]
-    #[arg(long, value_name = "BYTES/s", value_parser = parse::rate, help_heading = "Training")]
-    disk_rate: Option<u64>,
-
-    /// Time that the model trains on a batch, such as 50ms [default: no time]
-    #[arg(long, value_name = "TIME", value_parser = parse::duration, help_heading = "Training")]
-    step_time: Option<Duration>,
-
-    /// Number of cubes in a batch
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Training")]
-    batch_size: u32,
-
-    /// Size in pixels of the crops or patches that training reads. Shows what they cost with different chunk shapes, and
-    /// what loaders do about it
-    #[arg(long, value_name = "RxC", value_parser = parse::pixels, help_heading = "Training")]
-    patch: Option<[u32; 2]>,
-
-    /// Number of cores that decode in training; results for more cores than this machine has are extrapolated
-    /// in proportion [default: all cores of this machine]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Training")]
-    cores: Option<u16>,
-
-    /// Uncompressed size of the cubes to try everything on. Needs about 20 times as much memory
-    /// [default: 48MB, with --quick 16MB]
-    #[arg(long, value_name = "BYTES", value_parser = parse::bytes, help_heading = "Measuring")]
-    sample: Option<usize>,
 }
 
 const EXAMPLES: &str = "\
@@ -96,23 +58,6 @@ per second: median, least and greatest of the rounds; candidates and cases are c
                 bands{shape,keep_bits,wavelength,max_rel,mean_rel,plain_mean_rel,max_abs} (null: no value)
                 spectra[]{cube,row,column,wavelength,before,after}";
 
-impl Args {
-    fn options(&self) -> Options {
-        let all = std::thread::available_parallelism().map_or(1, usize::from);
-        Options {
-            paths: self.paths.clone(),
-            exclude: self.exclude.clone(),
-            sample: self.sample.unwrap_or(if self.quick { 16_000_000 } else { 48_000_000 }),
-            quick: self.quick,
-            cores: self.cores.map_or(all, usize::from),
-            disk_rate: self.disk_rate.map(|rate| rate as f64),
-            step_time: self.step_time,
-            batch_size: self.batch_size as usize,
-            patch: self.patch,
-        }
-    }
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -123,7 +68,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let bar = ProgressBar::new_spinner();
     task::spin(&bar);
     let tell = |what: &str| bar.set_message(printable(what).into_owned());
-    let report = tune::tune(&args.options(), &progress.stop, &tell);
+    let report = tune::tune(&args.options, &progress.stop, &tell);
     bar.finish_and_clear();
     let report = report?;
     if let Some(file) = &args.html {

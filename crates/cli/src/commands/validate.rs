@@ -30,7 +30,7 @@ pub struct Args {
     #[arg(long)]
     source: bool,
 
-    /// Also look for sources with a relative path in this folder. The working directory is searched before it, and the
+    /// Also look for sources in this folder if their path is relative. The working directory is searched before it, and the
     /// folder that contains the dataset after it
     #[arg(long, value_name = "DIR", requires = "source")]
     source_root: Option<PathBuf>,

@@ -46,12 +46,12 @@ pub struct Args {
     #[arg(long, value_name = "NAME=PATTERN")]
     mask_file: Vec<MaskOption>,
 
-    /// Also look for the sources of samples in this folder, to show what packing did to their values. They are always
+    /// Also look for sources in this folder, to show what packing did to their values. They are always
     /// looked for where they were, and beside the dataset
     #[arg(long, value_name = "DIR")]
     source_root: Option<PathBuf>,
 
-    /// Start with the page of training: batches of the dataset before and after these augmentations
+    /// Augmentations in a JSON file: start with the page of training, which shows batches before and after them
     ///
     /// FILE holds a JSON list such as [{"op": "hflip", "p": 0.5}], or the output of `to_json()` of Python's augmentations.
     /// Choose the batches on the page.
@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(long, value_name = "ORDER")]
     axes: Option<String>,
 
-    /// Print one JSON object on stdout once the server is running: url, samples
+    /// Print the report as one JSON object on stdout, once the server is running: url, samples
     #[arg(long)]
     json: bool,
 }

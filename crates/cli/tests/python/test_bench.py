@@ -52,6 +52,8 @@ def test_options_that_mean_nothing_are_wrong_usage(hsipack: Hsipack) -> None:
         (["--no-augment", "--augment", "a.json"], "--augment"),
         (["cubes", "--shape", "4x4x4"], "--shape"),
         (["--batch-size", "0"], "--batch-size"),
+        (["--strategies", "0,6"], "+gpu-aug"),
+        (["--augment", "missing.json"], "missing.json"),
     ):
         done = hsipack.run("bench", *words)
         assert done.returncode == 2, (words, done.stderr)
@@ -125,9 +127,7 @@ def test_users_cubes_and_augmentations(hsipack: Hsipack, tmp_path: Path) -> None
 
 def test_what_cannot_be_measured_is_refused(hsipack: Hsipack, tmp_path: Path) -> None:
     for words, names in (
-        (["--strategies", "0,6"], "+gpu-aug"),
         (["--device", "tpu"], "cuda:1"),
-        (["--augment", tmp_path / "missing.json"], "missing.json"),
         (["--shape", "1000000x1000000x100"], "--cubes"),
         ([tmp_path / "missing.hsipack"], "missing.hsipack"),
     ):

@@ -68,7 +68,7 @@ SPEAKING = [
     "bench --cubes 2 --shape 8x9x4 --strategies 4 --repeats 1 --step-time 1ms --work-dir {new}",
     "simulate --loaders 7 --load-time 2s --step-time 100ms --duration 3s",
     "simulate --loaders 7 --load-time 2s --step-time 100ms --duration 3s --json",
-    "tune {data} --quick --sample 1",
+    "tune {data} --quick --sample-size 1",
     "local-cache {kept}",
     "local-cache {kept} --check --clear --json",
     "completions bash",
@@ -261,7 +261,7 @@ def test_threads_that_are_refused_are_an_error_and_everything_ends(
         "validate data --threads 6",
         "repair data --threads 6",
         "read data --batch-size 1 --threads 6 --epochs 1",
-        "tune data --quick --sample 1 --cores 6",
+        "tune data --quick --sample-size 1 --cores 6",
     ):
         done = stranger.run(limit, binary, *command.split())
         no_panic(done.stderr)
@@ -418,7 +418,7 @@ def test_names_do_not_steer_the_terminal(hsipack: Hsipack, tmp_path: Path) -> No
         ["preview", out, "-o", tmp_path / f"{NASTY}.png"],
     ]
     page = tmp_path / "page.html"
-    commands.append(["tune", out, "--quick", "--sample", "1", "--html", page])
+    commands.append(["tune", out, "--quick", "--sample-size", "1", "--html", page])
     for command in commands:
         done = hsipack.run(*command)
         no_panic(done.stderr)

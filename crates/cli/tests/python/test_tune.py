@@ -219,7 +219,7 @@ def test_a_dataset_can_be_tuned(hsipack: Hsipack, cubes: Path, tmp_path: Path) -
     out = tmp_path / "out.hsipack"
     hsipack.convert(cubes, "--keep-bits", "6", out=out)
     before = tree(out)
-    run = tune(hsipack, out, "--quick", "--sample", "100kB")
+    run = tune(hsipack, out, "--quick", "--sample-size", "100kB")
     assert run["sample"]["from_dataset"]
     assert run["sample"]["bytes"] <= 100_000
     assert any("keeps only 6 mantissa bits" in note for note in run["notes"])
@@ -228,7 +228,7 @@ def test_a_dataset_can_be_tuned(hsipack: Hsipack, cubes: Path, tmp_path: Path) -
 
 
 def test_people_get_a_table(hsipack: Hsipack, cubes: Path) -> None:
-    done = hsipack.run("tune", cubes, "--quick", "--sample", "50kB")
+    done = hsipack.run("tune", cubes, "--quick", "--sample-size", "50kB")
     assert done.returncode == 0, done.stderr
     for words in ("memcpy", "limited by", "mantissa bit", "--codec"):
         assert words in done.stdout

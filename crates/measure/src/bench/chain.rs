@@ -5,7 +5,7 @@
 
 use hsipack_read::augment::{Array, Frame, Host, Images, Library, Parameters, Pipeline, SampleKey};
 
-use super::options::Augment;
+use super::augment::Augment;
 use crate::{Error, Result};
 
 /// The augmentations that a worker applies to one cube at a time; `None` if there are none.

@@ -118,7 +118,7 @@ pub fn prepare(
     progress: &Progress,
     tell: &(dyn Fn(&str) + Sync),
 ) -> Result<(Data, WorkFolder)> {
-    let needed = Needed::of(&options.strategies);
+    let needed = Needed::of(&options.strategies());
     let folder = options.work_dir.join(FOLDER);
     if let Some(data) = kept(options, &folder, needed) {
         return Ok((data, WorkFolder { path: folder, remove: false }));
@@ -133,15 +133,15 @@ pub fn prepare(
     let threads = options.settings.workers;
     let make = Make { folder: folder.clone(), needed, threads, progress, tell };
     let work = WorkFolder { path: folder, remove: !options.keep };
-    let data = match &options.cubes {
-        Cubes::Generated { count, shape } => make.generated(*count, *shape),
-        Cubes::Path { path, count } if is_packed(Path::new(path)) => {
-            make.of_dataset(Path::new(path), *count)
+    let data = match options.source() {
+        Cubes::Generated { count, shape } => make.generated(count, shape),
+        Cubes::Path { path, count } if is_packed(Path::new(&path)) => {
+            make.of_dataset(Path::new(&path), count)
         }
-        Cubes::Path { path, count } => make.of_files(path, *count),
+        Cubes::Path { path, count } => make.of_files(&path, count),
     }?;
     if options.keep {
-        let manifest = Manifest { cubes: options.cubes.clone(), data: data.clone() };
+        let manifest = Manifest { cubes: options.source(), data: data.clone() };
         let text = serde_json::to_string(&manifest).expect("plain data");
         let path = make.folder.join(MANIFEST);
         fs::create_dir_all(&make.folder)
@@ -156,7 +156,7 @@ fn kept(options: &BenchOptions, folder: &Path, needed: Needed) -> Option<Data> {
     let text = fs::read_to_string(folder.join(MANIFEST)).ok()?;
     let manifest: Manifest = serde_json::from_str(&text).ok()?;
     let there = |wanted: bool, path: &Path| !wanted || path.exists();
-    let same = matches!(options.cubes, Cubes::Generated { .. }) && manifest.cubes == options.cubes;
+    let same = options.path.is_none() && manifest.cubes == options.source();
     let Data { original, blosc, half, .. } = &manifest.data;
     let complete =
         there(needed.original, original) && there(needed.blosc, blosc) && there(needed.half, half);

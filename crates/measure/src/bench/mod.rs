@@ -10,6 +10,8 @@
 //! | file | part |
 //! |---|---|
 //! | `options.rs` | the strategies, and the options of a benchmark |
+//! | `augment.rs` | which augmentations are applied |
+//! | `arguments.rs` | feature `clap`: options as they are typed |
 //! | `synthetic.rs`, `npy.rs`, `data.rs` | cubes, and the files of every strategy |
 //! | `codec.rs` | how the float32 cubes are compressed |
 //! | `store.rs` | reading, counted and at a limited rate |
@@ -21,6 +23,9 @@
 //! | `run.rs` | all cases, each in its own process |
 //! | `report.rs`, `page.rs` | means, spreads, speed-ups; the same as a page |
 
+#[cfg(feature = "clap")]
+mod arguments;
+mod augment;
 mod busy;
 mod chain;
 mod codec;
@@ -37,10 +42,11 @@ mod store;
 mod synthetic;
 mod workers;
 
+pub use augment::Augment;
 pub use busy::WINDOW_S;
 pub use data::{Data, WorkFolder, prepare};
 pub use feed::{Arrived, Feed, Given, Seen};
 pub use measure::{Measurement, Request, measure};
-pub use options::{Augment, BenchOptions, CubeSize, Cubes, Settings, Strategy};
+pub use options::{BenchOptions, CubeSize, Cubes, Settings, Strategy};
 pub use report::{Entry, FIGURES, Report, Spread, Timeline};
 pub use run::{Here, Measurer, Processes, Progress, run};

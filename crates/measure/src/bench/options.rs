@@ -5,9 +5,15 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use hsipack_format::CubeShape;
-use hsipack_read::augment::{Affine, Flip, Op, Padding, Pipeline, Range};
+#[cfg(feature = "clap")]
+use hsipack_format::arguments::count;
+use hsipack_read::plan::DEFAULT_BATCH_SIZE;
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "clap")]
+use super::arguments;
+use super::augment::Augment;
+use crate::machine::cores;
 use crate::step::StepKind;
 use crate::{Error, Result};
 
@@ -123,6 +129,29 @@ impl CubeSize {
     }
 }
 
+impl Default for CubeSize {
+    /// The size of generated cubes.
+    fn default() -> Self {
+        Self { rows: 480, columns: 640, bands: 100 }
+    }
+}
+
+impl FromStr for CubeSize {
+    type Err = Error;
+
+    /// Parses `480x640x100`.
+    fn from_str(text: &str) -> Result<Self> {
+        let sizes = text
+            .split(['x', 'X'])
+            .map(|part| part.parse().ok().filter(|size| (1..=1 << 20).contains(size)));
+        match sizes.collect::<Option<Vec<usize>>>().as_deref() {
+            Some(&[rows, columns, bands]) => Ok(Self { rows, columns, bands }),
+            _ => Err(Error::conflict(format!("{text} is not the size of a cube"))
+                .with_remedy("give ROWSxCOLUMNSxBANDS of at least 1 each, such as 480x640x100")),
+        }
+    }
+}
+
 impl From<CubeShape> for CubeSize {
     fn from(shape: CubeShape) -> Self {
         Self { rows: shape.rows, columns: shape.columns, bands: shape.bands }
@@ -135,90 +164,179 @@ impl fmt::Display for CubeSize {
     }
 }
 
-/// How cubes are augmented.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Augment {
-    /// No augmentation.
-    None,
-    /// As in the published benchmark: an affine map for half of the cubes, and a flip along each axis for a quarter.
-    Published,
-    /// By a list of the user.
-    Pipeline(Pipeline),
-}
-
 /// Settings that are the same for all cases.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(default)]
 pub struct Settings {
-    /// Cubes per batch.
+    /// Number of cubes in a batch
+    #[cfg_attr(feature = "clap", arg(short, long, value_name = "N", default_value_t = DEFAULT_BATCH_SIZE, value_parser = count(1..=u64::from(u32::MAX)), help_heading = "Training"))]
     pub batch_size: usize,
-    /// Workers of strategies 0 to 3, or decoding threads of the ring.
+    /// Number of workers in strategies 0 to 3, and of decoding threads in the others [default: one per core]
+    #[cfg_attr(feature = "clap", arg(short, long, value_name = "N", default_value_t = cores(), hide_default_value = true, value_parser = count(1..=1024), help_heading = "Training"))]
     pub workers: usize,
-    /// Number of measured epochs.
+    /// Number of epochs to measure each time
+    #[cfg_attr(feature = "clap", arg(short, long, value_name = "N", default_value_t = 3, value_parser = count(1..=u64::from(u32::MAX)), help_heading = "Cases"))]
     pub epochs: usize,
-    /// Number of warm-up epochs before them.
+    /// Number of epochs to run before the measured ones, each time
+    ///
+    /// If the device augments or trains a network, more epochs are run, until there were three times as many batches as
+    /// there is room for.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = 1, value_parser = count(0..=u64::from(u32::MAX)), help_heading = "Cases"))]
     pub warmup_epochs: usize,
     /// Work of the device for a batch.
+    #[cfg_attr(feature = "clap", command(flatten))]
     pub step: StepKind,
-    /// `cpu`, `cuda:0`, …
+    /// Device that batches go to: cpu (auto is the same), or cuda or cuda:1, which need the Python package with torch
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "NAME", default_value = "auto", help_heading = "Training")
+    )]
     pub device: String,
     /// How cubes are augmented.
+    #[cfg_attr(feature = "clap", command(flatten))]
     pub augment: Augment,
-    /// Seed of the order and the augmentations.
+    /// Seed of everything that is drawn: the order and augmentations
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", default_value_t = 0, help_heading = "Training")
+    )]
     pub seed: u64,
-    /// Whether to drop the files from the system's cache after every epoch.
+    /// Drop the files from the system's file cache after every epoch, to measure reading from the disk
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Cases"))]
     pub drop_cache: bool,
-    /// Seconds that every read of a file waits first, as on a network disk.
-    #[serde(default)]
+    /// Wait this long before every read of a file, such as 2ms, as on a network disk [default: no wait]
+    #[cfg_attr(feature = "clap", arg(long = "latency", value_name = "TIME", value_parser = arguments::seconds, default_value = "0s", hide_default_value = true, help_heading = "Cases"))]
     pub latency_s: f64,
 }
 
-/// Options of a benchmark.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BenchOptions {
-    /// The cubes.
-    pub cubes: Cubes,
-    /// The strategies, in the order in which they are run.
-    pub strategies: Vec<Strategy>,
-    /// Bytes read per second by all workers together; unlimited if `None`.
-    pub rate_limits: Vec<Option<u64>>,
-    /// Number of times every case is measured.
-    pub repeats: usize,
-    /// Folder in which files are made.
-    pub work_dir: PathBuf,
-    /// Whether to keep the files.
-    pub keep: bool,
-    /// Settings that are the same for all cases.
-    pub settings: Settings,
-}
-
-impl Augment {
-    /// The list of augmentations; `None` if there are none.
-    pub fn pipeline(&self, seed: u64) -> Option<Pipeline> {
-        match self {
-            Self::None => None,
-            Self::Published => Some(Pipeline { seed, ..published() }),
-            Self::Pipeline(pipeline) => Some(pipeline.clone()),
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            batch_size: DEFAULT_BATCH_SIZE,
+            workers: cores(),
+            epochs: 3,
+            warmup_epochs: 1,
+            step: StepKind::Time(0.05),
+            device: "auto".to_owned(),
+            augment: Augment::default(),
+            seed: 0,
+            drop_cache: false,
+            latency_s: 0.0,
         }
     }
 }
 
-/// The published benchmark's augmentations: an affine map (±45°, 6.25 %, 0.9 to 1.1, reflection) for half of the cubes,
-/// and a flip along each axis for a quarter of them.
-pub fn published() -> Pipeline {
-    let flip = Flip { p: 0.25 };
-    Pipeline::new(vec![
-        Op::Affine(Affine {
-            p: 0.5,
-            degrees: Range::around_zero(45.0),
-            translate: [0.0625, 0.0625],
-            scale: Range::new(0.9, 1.1),
-            padding: Padding::Reflection,
-            ..Affine::default()
-        }),
-        Op::Hflip(flip.clone()),
-        Op::Vflip(flip),
-    ])
+/// The options of a benchmark. The feature `clap` makes them arguments of `hsipack bench`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[cfg_attr(feature = "clap", command(mut_arg("step_time", |arg| arg.default_value("50ms"))))]
+#[serde(default)]
+pub struct BenchOptions {
+    /// A packed dataset, or cubes as `hsipack convert` takes them [default: generated cubes]
+    pub path: Option<String>,
+    /// Number of cubes to generate (12 by default), or maximum number of cubes to take from PATH [default: all of PATH]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = count(1..=u64::from(u32::MAX)), help_heading = "Cubes"))]
+    pub cubes: Option<usize>,
+    /// Size of the generated cubes
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "ROWSxCOLUMNSxBANDS",
+            default_value_t,
+            conflicts_with = "path",
+            help_heading = "Cubes"
+        )
+    )]
+    pub shape: CubeSize,
+    /// Folder below which to make the files of all strategies [default: the working directory]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "DIR",
+            default_value = ".",
+            hide_default_value = true,
+            help_heading = "Cubes"
+        )
+    )]
+    pub work_dir: PathBuf,
+    /// Keep the files; the same command uses the files of generated cubes again
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Cubes"))]
+    pub keep: bool,
+    /// Strategies, by name or number from 0, separated by commas [default: all that the device can run]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Cases")
+    )]
+    pub strategies: Vec<Strategy>,
+    /// Read at most this many bytes per second, for all workers together, such as 1000MB/s, or unlimited (repeatable)
+    /// [default: unlimited]
+    #[serde(rename = "rate_limit")]
+    #[cfg_attr(feature = "clap", arg(long = "rate-limit", value_name = "BYTES/s", value_parser = arguments::rate_limit, help_heading = "Cases"))]
+    pub rate_limits: Vec<Option<u64>>,
+    /// How often to measure every case
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = 3, value_parser = count(1..=u64::from(u32::MAX)), help_heading = "Cases"))]
+    pub repeats: usize,
+    /// Settings that are the same for all cases.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub settings: Settings,
+}
+
+/// The default number of generated cubes.
+const CUBES: usize = 12;
+
+impl Default for BenchOptions {
+    fn default() -> Self {
+        Self {
+            path: None,
+            cubes: None,
+            shape: CubeSize::default(),
+            work_dir: PathBuf::from("."),
+            keep: false,
+            strategies: Vec::new(),
+            rate_limits: Vec::new(),
+            repeats: 3,
+            settings: Settings::default(),
+        }
+    }
+}
+
+impl BenchOptions {
+    /// The source of the cubes.
+    pub fn source(&self) -> Cubes {
+        match &self.path {
+            Some(path) => Cubes::Path { path: path.clone(), count: self.cubes },
+            None => Cubes::Generated { count: self.cubes.unwrap_or(CUBES), shape: self.shape },
+        }
+    }
+
+    /// The strategies to measure, each once, in their order.
+    pub fn strategies(&self) -> Vec<Strategy> {
+        let mut strategies = self.strategies.clone();
+        if strategies.is_empty() {
+            strategies = Strategy::all_on(&self.settings.device);
+        }
+        strategies.sort_unstable();
+        strategies.dedup();
+        strategies
+    }
+
+    /// The rates to measure at, each once; unlimited if `None`.
+    pub fn rate_limits(&self) -> Vec<Option<u64>> {
+        let mut rates = Vec::new();
+        for rate in &self.rate_limits {
+            if !rates.contains(rate) {
+                rates.push(*rate);
+            }
+        }
+        if rates.is_empty() {
+            rates.push(None);
+        }
+        rates
+    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use super::augment::Augment;
 use super::busy::WINDOW_S;
-use super::options::Augment;
 use super::report::{Entry, FIGURES, Report, digits};
 use crate::page::chart::{Bar, Chart};
 use crate::page::{Page, escape, table};

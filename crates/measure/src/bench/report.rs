@@ -5,10 +5,11 @@ use std::fmt;
 use hsipack_read::{Distribution, Statistics};
 use serde::{Deserialize, Serialize};
 
+use super::augment::Augment;
 use super::busy::WINDOW_S;
 use super::data::Data;
 use super::measure::Measurement;
-use super::options::{Augment, BenchOptions, Settings, Strategy};
+use super::options::{BenchOptions, Settings, Strategy};
 use crate::machine::Machine;
 
 /// A figure is flagged if its standard deviation is more than this share of the mean.
@@ -153,9 +154,9 @@ impl Report {
     /// Summarises the measurements.
     pub fn new(options: &BenchOptions, data: Data, found: &[StrategyRun]) -> Self {
         let mut strategies = Vec::new();
-        for rate in &options.rate_limits {
-            for strategy in &options.strategies {
-                strategies.extend(Entry::of(*strategy, *rate, found));
+        for rate in options.rate_limits() {
+            for strategy in options.strategies() {
+                strategies.extend(Entry::of(strategy, rate, found));
             }
         }
         let first = found.first().map(|(_, _, measured)| measured);

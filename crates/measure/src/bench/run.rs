@@ -98,7 +98,7 @@ pub fn run(
         let CubeSize { rows, columns, bands } = data.shape;
         pipeline.frame(Frame { rows, columns, bands })?;
     }
-    let cases = order(&options.rate_limits, &options.strategies);
+    let cases = order(&options.rate_limits(), &options.strategies());
     let mut found = Vec::new();
     for repeat in 0..options.repeats {
         for (rate_limit, strategy) in &cases {
@@ -140,7 +140,7 @@ fn check_memory(options: &BenchOptions, data: &Data) -> Result<()> {
         Strategy::Half | Strategy::DeviceAugment => (3 * settings.workers as u64 + 2) * 2,
         Strategy::Ring | Strategy::DeviceDecode => 6 * 2,
     };
-    let wanted = options.strategies.iter().map(batches).max().unwrap_or(0) * values;
+    let wanted = options.strategies().iter().map(batches).max().unwrap_or(0) * values;
     match machine::available_memory() {
         Some(available) if wanted > available => Err(Error::conflict(format!(
             "batches of {} cubes of {} with {} workers take about {:.1} GB, but only {:.1} GB of memory are available",

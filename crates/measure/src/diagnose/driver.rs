@@ -15,13 +15,14 @@ use hsipack_read::Statistics;
 use serde::{Deserialize, Serialize};
 
 use super::action::Action;
+use super::effort::Effort;
 use super::facts::{AugmentationCost, Facts};
 use super::level::Level;
 use super::prediction::Basis;
 use super::remedy::{Remedy, remedy};
 use super::report::{Diagnosis, Trial, Verified};
 use super::rounds::Rounds;
-use super::verdict::{Limits, Measured, Verdict, median, verdict};
+use super::verdict::{Measured, Verdict, median, verdict};
 use crate::{Error, ErrorKind, Result, machine};
 
 /// A pipeline whose parts can be replaced by data that is kept ready.
@@ -85,27 +86,6 @@ pub struct Lap {
     pub batch_s: f64,
     /// Statistics of the loader during this time, if it is hsipack's.
     pub statistics: Option<Statistics>,
-}
-
-/// How much is measured.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Effort {
-    /// Number of rounds. In a round, all levels are run one after the other; the remedy is tried in rounds as well.
-    pub rounds: Rounds,
-    /// Minimum time of each measurement, which also takes at least three batches.
-    pub time: Duration,
-    /// Whether the remedy is tried.
-    pub verify: bool,
-    /// When a drop counts.
-    pub limits: Limits,
-}
-
-impl Default for Effort {
-    /// Five rounds of one second each; nothing is verified.
-    fn default() -> Self {
-        let (rounds, time) = (Rounds::new(5), Duration::from_secs(1));
-        Self { rounds, time, verify: false, limits: Limits::default() }
-    }
 }
 
 /// Times batches.
@@ -352,6 +332,7 @@ mod tests {
 
     use hsipack_read::Distribution;
 
+    use super::super::verdict::Limits;
     use super::*;
 
     /// Levels whose batches take exactly the time they claim.

@@ -18,21 +18,23 @@
 //! | `report.rs` | the whole diagnosis, as JSON and for people |
 //! | `driver.rs` | the trait of levels; runs them, finds the culprit, and tries the remedy |
 //! | `packed.rs` | the levels of a packed dataset |
-//! | `request.rs` | a packed dataset and the options for reading it, as plain data |
+//! | `effort.rs` | how much is measured |
+//! | `options.rs` | a packed dataset and the options for reading it, as plain data |
 //! | `remote.rs` | the same levels in another process |
 //! | `words.rs` | formats times and shares for people |
 
 mod action;
 mod driver;
+mod effort;
 mod facts;
 mod level;
 mod observed;
+mod options;
 mod packed;
 mod prediction;
 mod remedy;
 mod remote;
 mod report;
-mod request;
 mod rounds;
 mod subset;
 mod verdict;
@@ -40,17 +42,18 @@ mod windowed;
 mod words;
 
 pub use action::Action;
-pub use driver::{Effort, Lap, Levels, Timer, Variant, diagnose};
+pub use driver::{Lap, Levels, Timer, Variant, diagnose};
+pub use effort::Effort;
 pub use facts::{AugmentationCost, CollateCost, Facts, Kind, WindowCost};
 pub use level::Level;
 pub use observed::{Limit, Observed};
+pub use options::DiagnoseOptions;
 pub use packed::{PackedOptions, Step, run};
 pub use prediction::Basis;
 pub use remedy::{Remedy, remedy};
 pub(crate) use remote::serve;
 pub use remote::{About, recorded, run_remotely};
 pub use report::{Diagnosis, Trial, Verified};
-pub use request::PackedRequest;
 pub use rounds::Rounds;
 pub use subset::subset;
 pub use verdict::{Limits, Measured, Row, Verdict, verdict};

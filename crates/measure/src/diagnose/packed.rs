@@ -16,7 +16,8 @@ use hsipack_read::{
 use hsipack_store::remote::is_url;
 
 use super::action::Action;
-use super::driver::{Effort, Lap, Levels, Timer, Variant, diagnose};
+use super::driver::{Lap, Levels, Timer, Variant, diagnose};
+use super::effort::Effort;
 use super::facts::Facts;
 use super::level::Level;
 use super::prediction::Basis;

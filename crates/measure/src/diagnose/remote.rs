@@ -5,13 +5,13 @@ use std::sync::atomic::AtomicBool;
 use serde::{Deserialize, Serialize};
 
 use super::action::Action;
-use super::driver::{Effort, Lap, Levels, Timer, Variant, diagnose};
+use super::driver::{Lap, Levels, Timer, Variant, diagnose};
 use super::facts::Facts;
 use super::level::Level;
+use super::options::DiagnoseOptions;
 use super::packed::{Packed, PackedOptions, can_try};
 use super::prediction::Basis;
 use super::report::Diagnosis;
-use super::request::PackedRequest;
 use crate::device::TrainingLibrary;
 use crate::remote::{Channel, Process, Request};
 use crate::{Error, Result};
@@ -65,7 +65,7 @@ enum LevelRequest {
 /// # Errors
 /// If a request cannot be read or an answer cannot be written.
 pub(crate) fn serve<L: TrainingLibrary>(
-    request: &PackedRequest,
+    request: &DiagnoseOptions,
     library: &L,
     channel: &mut Channel<'_>,
 ) -> Result<()> {
@@ -85,7 +85,7 @@ pub(crate) fn serve<L: TrainingLibrary>(
     channel.answer(Ok(About::of(&levels)))?;
     // To stop, the other process ends this one.
     let stop = AtomicBool::new(false);
-    let timer = Timer::new(request.time, &stop);
+    let timer = Timer::new(request.effort.time, &stop);
     while let Some(request) = channel.request()? {
         match request {
             LevelRequest::Time(basis) => {
@@ -120,8 +120,7 @@ pub fn recorded(options: &PackedOptions) -> Result<String> {
 /// # Errors
 /// If the dataset or the device cannot be used, a step fails, the process ends, or the diagnosis was stopped.
 pub fn run_remotely(
-    request: &PackedRequest,
-    effort: Effort,
+    request: &DiagnoseOptions,
     process: Process,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(&str),
@@ -129,8 +128,8 @@ pub fn run_remotely(
     let mut process = process;
     let about = process.ask(&Request::Diagnose(Box::new(request.clone())), stop)?;
     let mut levels = Remote { process, about, stop };
-    let diagnosis = diagnose(&mut levels, effort, stop, tell)?;
-    let trace = request.trace.then(|| levels.ask(&LevelRequest::Trace)).transpose()?;
+    let diagnosis = diagnose(&mut levels, request.effort, stop, tell)?;
+    let trace = request.trace.as_ref().map(|_| levels.ask(&LevelRequest::Trace)).transpose()?;
     Ok((diagnosis, trace))
 }
 

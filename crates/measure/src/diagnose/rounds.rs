@@ -1,12 +1,29 @@
 //! How often levels, or a remedy, are run.
 
+use std::num::NonZeroUsize;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
 use super::verdict::{Limits, Measured, verdict};
 
 /// Number of rounds: first as many as requested, then more until the result is settled, up to [`Rounds::MOST`] times as
 /// many.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "usize")]
 pub struct Rounds {
     asked: usize,
+}
+
+impl From<Rounds> for usize {
+    fn from(rounds: Rounds) -> Self {
+        rounds.asked
+    }
+}
+
+impl<'de> Deserialize<'de> for Rounds {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        NonZeroUsize::deserialize(from).map(|rounds| Self::new(rounds.get()))
+    }
 }
 
 impl Rounds {

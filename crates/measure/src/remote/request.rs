@@ -13,5 +13,5 @@ pub enum Request {
     /// Measure a case.
     Bench(Box<bench::Request>),
     /// Open a packed dataset, whose levels are timed next.
-    Diagnose(Box<diagnose::PackedRequest>),
+    Diagnose(Box<diagnose::DiagnoseOptions>),
 }

@@ -17,6 +17,8 @@
 //!
 //! | file | part |
 //! |---|---|
+//! | `options.rs` | the options, and the model that they make |
+//! | `arguments.rs` | feature `clap`: options as they are typed |
 //! | `model.rs` | the model, and which models are refused |
 //! | `times.rs` | how load and step times are drawn |
 //! | `random.rs` | independent random numbers for each purpose |
@@ -29,9 +31,12 @@
 //! | `timeline.rs` | a picture of a run |
 //! | `page.rs`, `page.js`, `page.css` | a page that animates a run |
 
+#[cfg(feature = "clap")]
+mod arguments;
 mod engine;
 mod measured;
 mod model;
+mod options;
 mod page;
 mod random;
 mod report;
@@ -46,12 +51,13 @@ mod tests;
 
 pub use measured::Measured;
 pub use model::{DEFAULT_SPREAD, End, MOST_BATCHES, MOST_LOADERS, MOST_QUEUE, Model, Order};
+pub use options::SimulateOptions;
 pub use page::page;
 pub use report::{
     Bounds, Changed, Limit, LoaderShare, Options, Outcome, Report, Run, Scenario, simulate,
 };
 pub use tally::Series;
 pub use timeline::timeline;
-pub use times::Times;
+pub use times::{Spread, Times};
 pub use trace::{BatchTrace, Trace};
 pub use what_if::{Change, WhatIf};

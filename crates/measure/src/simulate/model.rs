@@ -1,6 +1,6 @@
 //! The model, and which models are refused.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::times::{LONGEST_S, Times};
 use crate::{Error, Result};
@@ -19,7 +19,7 @@ pub const MOST_QUEUE: usize = 1 << 20;
 pub const MOST_BATCHES: u64 = 50_000_000;
 
 /// Which batch the model gets next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// The batch that was loaded first. The next free loader begins the next batch.

@@ -1,7 +1,7 @@
 //! How load and step times are drawn.
 
 use hsipack_read::Distribution;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::random::{Use, normal, pair};
 use crate::{Error, Result};
@@ -32,6 +32,26 @@ pub enum Times {
         /// the relative position of the time between them.
         tail_power: f64,
     },
+}
+
+/// A standard deviation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Spread {
+    /// As a fraction of the mean.
+    Share(f64),
+    /// In seconds.
+    Seconds(f64),
+}
+
+impl Spread {
+    /// In seconds, for times of this mean.
+    pub fn of(self, mean: f64) -> f64 {
+        match self {
+            Self::Share(share) => share * mean,
+            Self::Seconds(seconds) => seconds,
+        }
+    }
 }
 
 /// The longest time that can be drawn or simulated: ten years in seconds.

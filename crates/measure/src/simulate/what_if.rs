@@ -1,11 +1,14 @@
 //! A model with something changed.
 
+use serde::{Deserialize, Serialize};
+
 use super::model::{Model, Order};
 use super::times::Times;
 use crate::{Error, Result};
 
 /// How a time changes.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Change {
     /// Multiplied by this factor.
     Factor(f64),
@@ -23,7 +26,8 @@ impl Change {
 }
 
 /// A change to a model. If all fields are `None`, nothing changes.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WhatIf {
     /// The change in the user's words.
     pub name: String,

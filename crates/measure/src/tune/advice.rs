@@ -16,7 +16,7 @@
 use serde::Serialize;
 
 use super::figures::{Measured, Rate};
-use super::options::Options;
+use super::options::TuneOptions;
 use super::sample::Sample;
 
 /// Rates whose ratio is above this count as equal.
@@ -93,11 +93,11 @@ pub struct Needs {
 
 impl Needs {
     /// Combines the user's options with the measured copy rates.
-    pub fn new(options: &Options, sample: &Sample, copy: &[Rate]) -> Self {
+    pub fn new(options: &TuneOptions, sample: &Sample, copy: &[Rate]) -> Self {
         let batch = sample.cube_bytes() * options.batch_size as f64;
         Self {
             disks: match options.disk_rate {
-                Some(rate) => vec![Some(rate), None],
+                Some(rate) => vec![Some(rate as f64), None],
                 None => DISKS.to_vec(),
             },
             cores: options.cores,

@@ -35,7 +35,7 @@ mod windows;
 pub use self::advice::{Case, Choice, Limit};
 pub use self::candidates::Candidate;
 pub use self::figures::{Measured, Rate};
-pub use self::options::Options;
+pub use self::options::TuneOptions;
 pub use self::page::page;
 pub use self::precision::{BandErrors, Precision, Spectrum, Variant};
 pub use self::report::Report;

@@ -412,7 +412,7 @@ fn method(report: &Report) -> String {
 mod tests {
     use std::sync::atomic::AtomicBool;
 
-    use super::super::{Options, tune};
+    use super::super::{TuneOptions, tune};
     use super::*;
 
     #[test]
@@ -424,16 +424,14 @@ mod tests {
         let values: Vec<u8> =
             (0..20 * 16 * 9).flat_map(|at| ((at % 331) as f32 / 331.0).to_le_bytes()).collect();
         std::fs::write(header.with_extension("img"), values).unwrap();
-        let options = Options {
+        let options = TuneOptions {
             paths: vec![header.display().to_string()],
-            exclude: Vec::new(),
-            sample: 1 << 20,
+            sample_size: Some(1 << 20),
             quick: true,
             cores: 2,
-            disk_rate: None,
-            step_time: None,
             batch_size: 2,
             patch: Some([3, 3]),
+            ..TuneOptions::default()
         };
         let report = tune(&options, &AtomicBool::new(false), &|_| {}).unwrap();
         let html = page(&report);

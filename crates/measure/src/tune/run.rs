@@ -9,7 +9,7 @@ use super::advice::{self, Needs};
 use super::candidates::{self, Candidate};
 use super::figures::Measured;
 use super::measure::{self, Bench, Limits};
-use super::options::Options;
+use super::options::TuneOptions;
 use super::report::Report;
 use super::sample::Sample;
 use super::windows::{self, Known};
@@ -20,7 +20,7 @@ use crate::Result;
 ///
 /// # Errors
 /// If the cubes cannot be read, or `stop` was set.
-pub fn tune(options: &Options, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result<Report> {
+pub fn tune(options: &TuneOptions, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result<Report> {
     let begin = Instant::now();
     tell("reading a sample");
     let sample = Sample::read(options, stop)?;
@@ -72,7 +72,7 @@ pub fn tune(options: &Options, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result
         threads: bench.threads.clone(),
         rounds: limits.rounds,
         batch_size: options.batch_size,
-        disk_rate: options.disk_rate,
+        disk_rate: options.disk_rate.map(|rate| rate as f64),
         step_time: options.step_time.map(|time| time.as_secs_f64()),
         default_chunk_bytes: TARGET_CHUNK,
         sample: report,

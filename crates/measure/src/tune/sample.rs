@@ -13,7 +13,7 @@ use hsipack_store::dataset::RowScratch;
 use hsipack_store::{Dataset, Stack, is_packed, mirror};
 use serde::Serialize;
 
-use super::options::Options;
+use super::options::TuneOptions;
 use crate::{Error, Result};
 
 /// Maximum number of cubes in the sample.
@@ -114,7 +114,7 @@ impl Sample {
     ///
     /// # Errors
     /// If the cubes cannot be read, or there are none.
-    pub fn read(options: &Options, stop: &AtomicBool) -> Result<Self> {
+    pub fn read(options: &TuneOptions, stop: &AtomicBool) -> Result<Self> {
         let path = std::path::Path::new(&options.paths[0]);
         let mut sample = match options.paths.as_slice() {
             [_] if is_packed(path) => Self::of_dataset(&Dataset::open(path)?, options, stop)?,
@@ -138,12 +138,12 @@ impl Sample {
         Ok(sample)
     }
 
-    fn of_cubes(options: &Options, stop: &AtomicBool) -> Result<Self> {
+    fn of_cubes(options: &TuneOptions, stop: &AtomicBool) -> Result<Self> {
         let mut convert = ConvertOptions::new(options.paths.clone(), "tune");
         convert.exclude = options.exclude.clone();
         let _inputs = mirror::session();
         let plan = plan::plan(&convert, None, stop).map_err(mirror::error_with_urls)?;
-        let budget = Budget { values: options.sample / VALUE, cubes: CUBES, blocks: 1 };
+        let budget = Budget { values: options.sample_bytes() / VALUE, cubes: CUBES, blocks: 1 };
         let piece = |block: precision::Block| {
             let mut packed = vec![f16::ZERO; block.values.len()];
             packed.convert_from_f32_slice(block.values);
@@ -170,7 +170,7 @@ impl Sample {
         })
     }
 
-    fn of_dataset(dataset: &Dataset, options: &Options, stop: &AtomicBool) -> Result<Self> {
+    fn of_dataset(dataset: &Dataset, options: &TuneOptions, stop: &AtomicBool) -> Result<Self> {
         let all = dataset.samples();
         let cubes = all.len().min(CUBES);
         let mut pieces = Vec::new();
@@ -180,7 +180,7 @@ impl Sample {
             }
             let id = number * all.len() / cubes;
             let stack = &dataset.stacks()[all.stack(id)];
-            pieces.push(rows_of(stack, all, id, options.sample / VALUE / cubes)?);
+            pieces.push(rows_of(stack, all, id, options.sample_bytes() / VALUE / cubes)?);
         }
         if pieces.is_empty() {
             return Err(Error::malformed("the dataset has no cubes").at(dataset.path()));

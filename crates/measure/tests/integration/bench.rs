@@ -4,8 +4,8 @@ use std::path::Path;
 
 use half::f16;
 use hsipack_measure::bench::{
-    Augment, BenchOptions, CubeSize, Cubes, Data, Feed, Here, Progress, Request, Settings,
-    Strategy, measure, prepare, run,
+    Augment, BenchOptions, CubeSize, Data, Feed, Here, Progress, Request, Settings, Strategy,
+    measure, prepare, run,
 };
 use hsipack_measure::step::StepKind;
 use hsipack_pack::convert::{ConvertOptions, convert};
@@ -18,12 +18,10 @@ const SHAPE: CubeSize = CubeSize { rows: 24, columns: 32, bands: 8 };
 
 fn options(folder: &Path, augment: Augment) -> BenchOptions {
     BenchOptions {
-        cubes: Cubes::Generated { count: 7, shape: SHAPE },
-        strategies: Strategy::all_on("cpu"),
-        rate_limits: vec![None],
+        cubes: Some(7),
+        shape: SHAPE,
         repeats: 1,
         work_dir: folder.to_owned(),
-        keep: false,
         settings: Settings {
             batch_size: 3,
             workers: 2,
@@ -33,9 +31,9 @@ fn options(folder: &Path, augment: Augment) -> BenchOptions {
             device: "cpu".to_owned(),
             augment,
             seed: 3,
-            drop_cache: false,
-            latency_s: 0.0,
+            ..Settings::default()
         },
+        ..BenchOptions::default()
     }
 }
 
@@ -164,7 +162,7 @@ fn a_benchmark_of_packed_cubes_leaves_nothing_and_makes_a_page() {
         prepare(&made, &progress::Progress::default(), &|_| panic!("nothing is to be made"))
             .unwrap();
     assert_eq!(again, data);
-    made.cubes = Cubes::Generated { count: 8, shape: SHAPE };
+    made.cubes = Some(8);
     let error = prepare(&made, &progress::Progress::default(), &|_| {}).unwrap_err();
     assert!(error.to_string().contains("choose another work_dir"), "{error}");
     // Strategies whose files do not exist are also refused.
@@ -183,7 +181,7 @@ fn a_benchmark_of_packed_cubes_leaves_nothing_and_makes_a_page() {
     for path in [&packed, &data.original] {
         let work = tempfile::tempdir().unwrap();
         let mut options = options(work.path(), Augment::Published);
-        options.cubes = Cubes::Path { path: path.display().to_string(), count: Some(7) };
+        options.path = Some(path.display().to_string());
         options.rate_limits = vec![None, Some(1 << 30)];
         options.repeats = 2;
         let stop = progress::Progress::default();
@@ -218,7 +216,7 @@ fn options_that_do_not_fit_are_refused_before_files_are_written() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path(), Augment::None);
     let huge = CubeSize { rows: 1 << 20, columns: 1 << 20, bands: 100 };
-    options.cubes = Cubes::Generated { count: 1000, shape: huge };
+    (options.cubes, options.shape) = (Some(1000), huge);
     let error = prepare(&options, &progress::Progress::default(), &|_| {}).unwrap_err();
     assert!(error.to_string().contains("use fewer cubes"), "{error}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

@@ -70,7 +70,7 @@ pub struct SplitOptions {
     /// Rows and columns of a block [default: 32]
     #[cfg_attr(feature = "clap", arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(1..)))]
     pub block: Option<u32>,
-    /// Class ids that also count as unlabelled, such as 255 or 7,9-12
+    /// Treat these classes as unlabelled, too, such as 255 or 7,9-12
     // With its path, the type is one value for clap: a list.
     #[cfg_attr(feature = "clap", arg(long, value_name = "LIST", value_parser = arguments::ids, default_value = "", hide_default_value = true))]
     pub ignore: std::vec::Vec<u16>,
@@ -83,7 +83,7 @@ pub struct SplitOptions {
         arg(long, value_name = "auto|N", default_value = "0", hide_default_value = true)
     )]
     pub buffer: Buffer,
-    /// Size of the patches that training will read. The report says how many pixels of the other splits they see
+    /// Size in pixels of the patches that training will read. The report says how many pixels of the other splits they see
     #[cfg_attr(feature = "clap", arg(long, value_name = "ROWSxCOLUMNS", value_parser = pixels, default_value = "9x9"))]
     pub patch: [u32; 2],
     /// Seed of everything that is drawn; the same seed gives the same splits
@@ -92,10 +92,10 @@ pub struct SplitOptions {
     /// Beginning of the names of the new masks [default: the name of the mask]
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME"))]
     pub name: Option<String>,
-    /// Replace masks of the same names that were added before, or the splits of samples [default: these are an error]
+    /// Overwrite the output if it exists: masks of the same names that were added before, or the splits of samples [default: these are an error]
     #[cfg_attr(feature = "clap", arg(long))]
     pub force: bool,
-    /// Show what the splits would be, and write nothing
+    /// Show what would be divided how, and write nothing
     #[cfg_attr(feature = "clap", arg(long))]
     pub dry_run: bool,
     /// The command as typed. The masks record it.

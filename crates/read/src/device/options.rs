@@ -22,7 +22,7 @@ use crate::{Error, Result};
 #[serde(default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct DeviceOptions {
-    /// Copy batches to this device: cuda (the first one), cuda:1, …, or cpu for none
+    /// Device that batches go to: cuda (the first one), cuda:1, …, or cpu for none
     // Serialised, it is the number of the CUDA device, or nothing.
     #[serde(with = "device_number")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "DEVICE", value_parser = arguments::device, default_value = "cpu", help_heading = "Device"))]

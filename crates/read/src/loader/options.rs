@@ -70,11 +70,11 @@ pub struct LoaderOptions {
     /// windows there are, and how classes are balanced, still depends on the ids in the dataset.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub new_ids: Vec<NewIds>,
-    /// Bands to read, counted from 0, in this order, such as 0,5,10-20 [default: all]
+    /// Bands to keep, counted from 0, in this order, such as 0,5,10-20 [default: all]
     // With its path, the type is one value for clap: a list.
     #[cfg_attr(feature = "clap", arg(long, value_name = "LIST", value_parser = arguments::bands, help_heading = "Contents"))]
     pub bands: Option<std::vec::Vec<usize>>,
-    /// Number of decoding threads [default: one per core]
+    /// Number of threads that decode [default: one per core]
     #[cfg_attr(feature = "clap", arg(short = 'j', short_alias = 't', long, value_name = "N", value_parser = arguments::count(1..=1024), default_value_t = cores(), hide_default_value = true, help_heading = "Resources"))]
     pub threads: usize,
     /// Number of batches that the ring has room for: in use, ready, and being decoded

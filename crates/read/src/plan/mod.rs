@@ -124,7 +124,7 @@ impl PlanSample {
 #[serde(default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct PlanOptions {
-    /// Number of cubes, or crops, in a batch
+    /// Number of cubes, crops or patches in a batch
     // Of each rank.
     #[cfg_attr(feature = "clap", arg(short, long, value_name = "N", default_value_t = DEFAULT_BATCH_SIZE, value_parser = arguments::count(1..=u64::from(u32::MAX))))]
     pub batch_size: usize,
@@ -135,7 +135,7 @@ pub struct PlanOptions {
     #[serde(with = "by_name")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = arguments::one_of_or(&Order::ALL, &[("balanced", Order::ClassBalanced)]), default_value_t = Order::Shuffled, help_heading = "Samples"))]
     pub order: Order,
-    /// Seed of the order and of random crops
+    /// Seed of everything that is drawn: the order and random crops
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "N", default_value_t = 0, help_heading = "Samples")
@@ -168,7 +168,7 @@ pub struct PlanOptions {
 }
 
 /// Number of items in a batch unless another number is given.
-pub(crate) const DEFAULT_BATCH_SIZE: usize = 6;
+pub const DEFAULT_BATCH_SIZE: usize = 6;
 
 impl Default for PlanOptions {
     fn default() -> Self {

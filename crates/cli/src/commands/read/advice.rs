@@ -12,7 +12,7 @@ pub fn advice(limit: Limit, loader: &Source, args: &Args) -> Vec<String> {
     let facts = Facts {
         stored_bytes: Some(machine::dataset_bytes(dataset)),
         decoded_bytes: Some(dataset.decoded_bytes()),
-        rate_limited: !args.link.link().is_free(),
+        rate_limited: !args.link.is_free(),
         mapped: args.store == StoreKind::Mapped,
         // Data from a server are checked each time anyway.
         always_verified: args.verify == Verify::Always && dataset.traffic().is_none(),

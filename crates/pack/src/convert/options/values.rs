@@ -320,7 +320,7 @@ pub struct ValueOptions {
         arg(long, value_name = "R", default_value_t = 1.0, requires = "white", display_order = 12)
     )]
     pub white_reflectance: f64,
-    /// Order of the axes of arrays, such as byx [default: what the file says, otherwise yxb]
+    /// Order of the axes of an array, such as byx [default: what the file says, otherwise yxb]
     ///
     /// Name the axes in the index order of the file's own tool (NumPy, MATLAB, h5py): y, x and b (row, column, band) once
     /// each, 1 for axes of length 1 to drop, as in 11yxb, and n for an axis of samples, each of which is a cube, as in nyxb.

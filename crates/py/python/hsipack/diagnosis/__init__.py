@@ -121,11 +121,6 @@ def diagnose(
     'step'
     >>> print(found)  # doctest: +SKIP
     """
-    rounds = _options.natural("rounds", rounds)
-    seconds = _options.finite("seconds", seconds)
-    if seconds < 0:
-        raise _options.wrong("seconds", seconds, "give a time from 0 on")
-    verify = _options.flag("verify", verify)
     if not callable(train_step):
         remedy = "give a function that takes a batch and trains on it"
         raise _options.wrong_type("train_step", train_step, remedy)
@@ -138,9 +133,8 @@ def diagnose(
     levels = _levels(loader, _options.device("device", device))
     told = progress or (lambda what: None)
     try:
-        data, text = _hsipack.diagnose(
-            levels, train_step, synchronise, told, (rounds, seconds, verify)
-        )
+        effort = {"rounds": rounds, "seconds": seconds, "verify": verify}
+        data, text = _hsipack.diagnose(levels, train_step, synchronise, told, effort)
     finally:
         levels.close()
     return Diagnosis(json.loads(data), text)

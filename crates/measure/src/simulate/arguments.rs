@@ -1,32 +1,15 @@
-//! How spreads and changes are spelled.
+//! Feature `clap`: spreads and changes as they are typed on a command line.
 
-use hsipack_measure::simulate::{Change, Order, WhatIf};
+use hsipack_format::arguments::duration;
 
-use crate::parse;
-
-/// A standard deviation.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Spread {
-    /// Of the mean.
-    Share(f64),
-    /// In seconds.
-    Seconds(f64),
-}
-
-impl Spread {
-    /// In seconds, for times of this mean.
-    pub fn of(self, mean: f64) -> f64 {
-        match self {
-            Self::Share(share) => share * mean,
-            Self::Seconds(seconds) => seconds,
-        }
-    }
-}
+use super::model::Order;
+use super::times::Spread;
+use super::what_if::{Change, WhatIf};
 
 /// `30%` or `200ms`.
-pub fn spread(text: &str) -> Result<Spread, String> {
+pub(super) fn spread(text: &str) -> Result<Spread, String> {
     let Some(percent) = text.strip_suffix('%') else {
-        let time = parse::duration(text);
+        let time = duration(text);
         return time
             .map(|time| Spread::Seconds(time.as_secs_f64()))
             .map_err(|_| "give a share such as 30%, or a time such as 200ms".to_owned());
@@ -41,7 +24,7 @@ pub fn spread(text: &str) -> Result<Spread, String> {
 }
 
 /// `workers=8,load=0.5x`.
-pub fn what_if(text: &str) -> Result<WhatIf, String> {
+pub(super) fn what_if(text: &str) -> Result<WhatIf, String> {
     let mut change = WhatIf { name: text.to_owned(), ..WhatIf::default() };
     for part in text.split(',') {
         let (key, value) = part
@@ -74,7 +57,7 @@ fn time(text: &str) -> Result<Change, String> {
             if factor.is_finite() && factor > 0.0 { Ok(Change::Factor(factor)) } else { Err(bad()) }
         }
         None => {
-            let time = parse::duration(text.trim()).map_err(|_| bad())?;
+            let time = duration(text.trim()).map_err(|_| bad())?;
             Ok(Change::Seconds(time.as_secs_f64()))
         }
     }
