@@ -33,7 +33,7 @@ SCRIPTS = Path(__file__).resolve().parents[1]
 # Name, dataset, and the options with which it is read.
 READS = [
     ("12 cubes", "large", ["--batch-size", "6"]),
-    ("crops of 128 x 128", "large", ["--batch-size", "12", "--crop", "128x128"]),
+    ("crops of 128 x 128", "large", ["--batch-size", "12", "--windows", "random", "128x128"]),
     ("200 small cubes", "small", ["--batch-size", "12"]),
 ]
 CACHES = {"none": [], "auto": [], "decoded": ["--cache-size", "4GB"]}

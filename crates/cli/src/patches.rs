@@ -5,7 +5,7 @@ use hsipack_read::plan::{Pad, Patches};
 
 use crate::parse;
 
-/// Arguments for patches. The command needs an argument `mask`, which names the mask with the labels, and a group `windows`
+/// Arguments for patches. The command needs an argument `mask`, which names the mask with the labels, and a group `padded`
 /// of the arguments whose windows may reach over the edge of a cube.
 #[derive(clap::Args, Default)]
 pub struct PatchArgs {
@@ -32,7 +32,7 @@ pub struct PatchArgs {
     #[arg(
         long,
         value_name = "reflect|edge|NUMBER",
-        requires = "windows",
+        requires = "padded",
         allow_negative_numbers = true
     )]
     pub pad: Option<Pad>,

@@ -10,6 +10,10 @@ const OPTIONS: &[(&[&str], &str, &str)] = &[
     (&["read", "diagnose"], "--classes", "--only-classes LIST"),
     (&["tune"], "--sample", "--sample-size BYTES"),
     (&["info"], "--classes", "--count-classes"),
+    (&["read", "diagnose"], "--crop", "--windows random ROWSxCOLUMNS"),
+    (&["read"], "--centre-crop", "--windows center ROWSxCOLUMNS"),
+    (&["read"], "--center-crop", "--windows center ROWSxCOLUMNS"),
+    (&["read"], "--grid", "--windows grid ROWSxCOLUMNS"),
     (&["view"], "--mask", "--mask-file NAME=PATTERN"),
 ];
 

@@ -100,6 +100,7 @@ fn means_else(command: &str, option: Opt) -> bool {
 fn flags(option: Opt) -> Vec<String> {
     let names: &[&str] = match option {
         Opt::Masks => &["mask"],
+        Opt::Crop => &["windows"],
         Opt::GridPad => &["pad"],
         Opt::Threads => &["threads", "workers"],
         _ => &[option.name()],
@@ -117,6 +118,9 @@ fn with_value(flag: &str, setting: &Setting) -> String {
         }
         Value::Word(word) if setting.option == Opt::Order => {
             format!("{flag} {}", word.replace('_', "-"))
+        }
+        Value::Size([rows, columns]) if setting.option == Opt::Crop => {
+            format!("{flag} random {rows}x{columns}")
         }
         Value::Bytes(bytes) if bytes % 1_000_000 == 0 => format!("{flag} {}MB", bytes / 1_000_000),
         value => format!("{flag} {}", quoted(&value.to_string())),

@@ -5,6 +5,24 @@
 //! cube file → source → cube rows → calibrate/scale → fp16 → chunk → compress → shard → index → commit
 //! ```
 //!
+//! ```
+//! use hsipack_pack::convert::{ConvertOptions, convert};
+//! use hsipack_pack::progress::Progress;
+//! use hsipack_pack::validate::{ValidateOptions, validate};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let cube = folder.path().join("scan.hdr");
+//! # let header = "ENVI\nsamples = 3\nlines = 2\nbands = 4\ndata type = 2\ninterleave = bsq\nbyte order = 0\n";
+//! # std::fs::write(&cube, header).unwrap();
+//! # std::fs::write(cube.with_extension("img"), [1; 48]).unwrap();
+//! # let (cube, out) = (cube.display().to_string(), folder.path().join("scans.hsipack"));
+//! let report = convert(&ConvertOptions::new(vec![cube], &out), &Progress::default(), &|_plan| {})?;
+//! assert_eq!(report.cubes, 1);
+//! let report = validate(&out, &ValidateOptions::default(), &Progress::default())?;
+//! assert!(report.problems.is_empty());
+//! # Ok::<(), hsipack_format::Error>(())
+//! ```
+//!
 //! | module | what it does |
 //! |---|---|
 //! | [`input`], [`table`] | turn what the user typed, and tables, into a list of cubes |

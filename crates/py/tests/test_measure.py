@@ -160,7 +160,7 @@ def test_a_diagnosis_in_python_has_a_complete_report(dataset: str, tmp_path: Pat
     pipeline, trace = tmp_path / "pipeline.json", tmp_path / "trace.json"
     pipeline.write_text('[{"op": "hflip"}, {"op": "gain", "range": [0.5, 1.5]}]')
     words = ["diagnose", dataset, *DIAGNOSE, "--augment", pipeline, "--verify", "--trace", trace]
-    words += ["--emulate-bus", "1GB/s", "--crop", "8x9", "--split", "train", "--json"]
+    words += ["--emulate-bus", "1GB/s", "--windows", "random", "8x9", "--split", "train", "--json"]
     here = report(run(*words))
     recorded = json.loads(trace.read_text())
     there = report(run(*words, "--in-python"))
@@ -179,7 +179,7 @@ def test_a_diagnosis_in_python_has_a_complete_report(dataset: str, tmp_path: Pat
 def test_errors_of_python_are_told_as_the_commands_own(dataset: str, tmp_path: Path) -> None:
     for words in (
         ["diagnose", tmp_path / "missing", *DIAGNOSE],
-        ["diagnose", dataset, *DIAGNOSE, "--crop", "900x900"],
+        ["diagnose", dataset, *DIAGNOSE, "--windows", "random", "900x900"],
         [*BENCH, 1, "--work-dir", tmp_path / "work", "--device", "tpu"],
     ):
         assert refusal(run(*words, "--in-python")) == refusal(run(*words)), words

@@ -9,6 +9,18 @@
 //! directly into those places, and the consumer borrows whole batches. Nothing is copied between decompression
 //! and the batch, and no memory is allocated per batch.
 //!
+//! ```no_run
+//! use hsipack_read::{Dataset, Loader, LoaderOptions};
+//!
+//! let dataset = Dataset::open("tissue.hsipack".as_ref())?;
+//! let mut loader = Loader::new(&dataset, LoaderOptions::new(6))?;
+//! while let Some(batch) = loader.next_batch() {
+//!     let batch = batch?;
+//!     println!("samples {:?}", batch.items().iter().map(|item| item.sample).collect::<Vec<_>>());
+//! }
+//! # Ok::<(), hsipack_read::Error>(())
+//! ```
+//!
 //! | module | what it contains |
 //! |---|---|
 //! | `dataset` | an open dataset: samples, labels, statistics, random access |

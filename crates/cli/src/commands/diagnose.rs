@@ -26,7 +26,7 @@ use crate::{files, output, task};
 /// package and torch (--device cuda). To diagnose your own model and loader, use hsipack.diagnose in Python.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
-#[command(group = clap::ArgGroup::new("windows").args(["patch"]))]
+#[command(group = clap::ArgGroup::new("padded").args(["patch"]))]
 pub struct Args {
     #[command(flatten)]
     options: DiagnoseOptions,

@@ -26,7 +26,7 @@ use hsipack_format::samples::Condition;
 use hsipack_format::{Error, ErrorKind, Result};
 use hsipack_measure::machine::{self, Usage};
 use hsipack_pack::progress::Progress;
-use hsipack_read::plan::{Crop, State};
+use hsipack_read::plan::{Crop, CropKind, State, WindowOption};
 use hsipack_read::store::{Link, StoreKind};
 use hsipack_read::{CacheKind, Dataset, DeviceOptions, LoaderOptions, OpenOptions, Verify};
 use hsipack_store::local_cache::LocalCache;
@@ -46,7 +46,7 @@ use stream::{End, Stream};
 /// ring is, and what the threads do.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
-#[command(group = clap::ArgGroup::new("windows").args(["patch", "grid"]))]
+#[command(group = clap::ArgGroup::new("padded").args(["patch", "windows"]))]
 pub struct Args {
     /// The dataset: a folder, or its URL
     dataset: PathBuf,
@@ -99,40 +99,28 @@ pub struct Args {
     #[arg(long, value_name = "FINGERPRINT", help_heading = "Samples")]
     as_of: Option<String>,
 
-    /// Read random crops of this size in pixels [default: whole cubes]
-    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, conflicts_with_all = ["centre_crop", "grid", "patch"], help_heading = "Contents")]
-    crop: Option<[u32; 2]>,
+    #[command(flatten, next_help_heading = "Contents")]
+    windows: WindowOption,
 
-    /// Number of random crops from each cube in an epoch [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "crop", help_heading = "Contents")]
+    /// Number of random windows from each cube in an epoch [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "windows", help_heading = "Contents")]
     crops_per_cube: Option<u32>,
 
-    /// Share of labelled pixels that random crops should have, 0 to 1 [default: 0]
+    /// Share of labelled pixels that random windows should have, 0 to 1 [default: 0]
     ///
-    /// A pixel is labelled if any of the masks that are read is not zero there. Up to 32 crops are tried.
+    /// A pixel is labelled if any of the masks that are read is not zero there. Up to 32 windows are tried.
     #[arg(
         long,
         value_name = "SHARE",
-        requires = "crop",
+        requires = "windows",
         conflicts_with = "no_masks",
         help_heading = "Contents"
     )]
     min_labelled: Option<f64>,
 
-    /// Read a crop of this size in pixels from the middle of each cube
-    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, visible_alias = "center-crop", conflicts_with_all = ["grid", "patch"], help_heading = "Contents")]
-    centre_crop: Option<[u32; 2]>,
-
-    /// Read all crops of a grid over each cube, with this size in pixels
-    ///
-    /// The last crops are moved back so that they end at the edge of the cube. Cubes may be smaller than the crops only
-    /// with --pad; otherwise such cubes are refused.
-    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, conflicts_with = "patch", help_heading = "Contents")]
-    grid: Option<[u32; 2]>,
-
-    /// Distance in pixels from one crop of the grid to the next; if it is less than the size, crops overlap
+    /// Distance in pixels from one window of the grid to the next; if it is less than the size, windows overlap
     /// [default: the size]
-    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, requires = "grid", help_heading = "Contents")]
+    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, requires = "windows", help_heading = "Contents")]
     grid_step: Option<[u32; 2]>,
 
     #[command(flatten, next_help_heading = "Contents")]
@@ -184,7 +172,7 @@ const EXAMPLES: &str = "\
 Examples:
   hsipack read tissue.hsipack --epochs 3
   hsipack read tissue.hsipack --rate-limit 1000MB/s --step-time 40ms
-  hsipack read flight.hsipack --crop 64x64 --crops-per-cube 16 --batch-size 64 --min-labelled 0.5
+  hsipack read flight.hsipack --windows random 64x64 --crops-per-cube 16 --batch-size 64 --min-labelled 0.5
   hsipack read scenes.hsipack --patch 9x9 --mask classes --batch-size 512 --epochs 3
   hsipack read tissue.hsipack --epochs 5 --cache decoded --cache-size 16GB
   hsipack read s3://bucket/tissue.hsipack --epochs 3 --local-cache /scratch/hsipack --local-cache-size 500GB
@@ -230,7 +218,7 @@ impl Args {
             let chosen = dataset.samples().matching((0..dataset.len()).collect(), condition);
             options.samples = Some(chosen.map_err(|error| error.at(dataset.path()))?);
         }
-        options.plan.crop = self.crops();
+        options.plan.crop = self.crop()?;
         options.patches = self.patches.patches(&self.mask)?;
         options.masks = match (self.no_masks, self.mask.as_slice()) {
             _ if options.patches.is_some() => None,
@@ -243,19 +231,38 @@ impl Args {
         Ok(options)
     }
 
-    fn crops(&self) -> Crop {
-        if let Some([rows, columns]) = self.crop {
-            let per_sample = self.crops_per_cube.unwrap_or(1);
-            let min_labelled = self.min_labelled.unwrap_or(0.0);
-            Crop::Random { rows, columns, per_sample, min_labelled }
-        } else if let Some([rows, columns]) = self.centre_crop {
-            Crop::Centre { rows, columns }
-        } else if let Some([rows, columns]) = self.grid {
-            let [row_step, column_step] = self.grid_step.unwrap_or([rows, columns]);
-            Crop::Grid { rows, columns, row_step, column_step, pad: self.patches.pad }
-        } else {
-            Crop::Whole
+    fn crop(&self) -> Result<Crop> {
+        let kind = |option: &str, of: CropKind| match self.windows.is(of) {
+            true => Ok(()),
+            false => Err(Error::conflict(format!("{option} is for windows of the kind {of}"))
+                .with_remedy(format!("leave it out, or pass --windows {of} SIZE"))),
+        };
+        let mut crop = self.windows.crop();
+        if let Some(count) = self.crops_per_cube {
+            kind("--crops-per-cube", CropKind::Random)?;
+            if let Crop::Random { per_sample, .. } = &mut crop {
+                *per_sample = count;
+            }
         }
+        if let Some(share) = self.min_labelled {
+            kind("--min-labelled", CropKind::Random)?;
+            if let Crop::Random { min_labelled, .. } = &mut crop {
+                *min_labelled = share;
+            }
+        }
+        if let Some([rows, columns]) = self.grid_step {
+            kind("--grid-step", CropKind::Grid)?;
+            if let Crop::Grid { row_step, column_step, .. } = &mut crop {
+                (*row_step, *column_step) = (rows, columns);
+            }
+        }
+        if let (Some(fill), None) = (&self.patches.pad, self.patches.patch) {
+            kind("--pad", CropKind::Grid)?;
+            if let Crop::Grid { pad, .. } = &mut crop {
+                *pad = Some(*fill);
+            }
+        }
+        Ok(crop)
     }
 
     /// The state to continue from, if there is one.

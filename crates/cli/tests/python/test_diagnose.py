@@ -63,7 +63,12 @@ def test_all_options_of_patches_are_taken(hsipack: Hsipack, packed: Path) -> Non
     assert found["facts"]["window"]["chunks"] == 1
     # 10 pixels in two cubes with 4 chunks each.
     assert found["facts"]["window"]["decoded"] == pytest.approx(10 / 8)
-    assert diagnose(hsipack, packed, "--crop", "5x5", "-b", "2")["facts"]["window"]["rows"] == 5
+    assert (
+        diagnose(hsipack, packed, "--windows", "random", "5x5", "-b", "2")["facts"]["window"][
+            "rows"
+        ]
+        == 5
+    )
     assert diagnose(hsipack, packed, "-b", "2")["facts"]["window"] is None
 
 
@@ -75,6 +80,6 @@ def test_read_and_diagnose_refuse_alike(hsipack: Hsipack, packed: Path, command:
     assert "--patch cannot be used with several masks" in check_refusal(done, "--patch")
     done = hsipack.run(*patch, "--mask", "gt", "--only-classes", "9")
     assert "no pixel has one of the requested labels" in check_refusal(done, packed)
-    for words in (patch, (*patch, "--mask", "gt", "--crop", "4x4")):
+    for words in (patch, (*patch, "--mask", "gt", "--windows", "random", "4x4")):
         assert hsipack.run(*words).returncode == 2
     assert hsipack.run(command, packed, *step, "--per-class", "3").returncode == 2

@@ -313,7 +313,7 @@ def test_patches_beyond_memory_come_in_shuffle_windows(hsipack: Hsipack, packed:
 def test_a_grid_is_padded_where_cubes_are_smaller(
     hsipack: Hsipack, packed: Path, oracle: Oracle
 ) -> None:
-    words = ("--grid", "90x9", "--grid-step", "90x7")
+    words = ("--windows", "grid", "90x9", "--grid-step", "90x7")
     refused = hsipack.run("read", packed, *words)
     assert "larger than sample 0" in refused.stderr
     assert "pad them with --pad" in refused.stderr
@@ -325,8 +325,9 @@ def test_a_grid_is_padded_where_cubes_are_smaller(
         column = item["column"]
         assert item["row"] == 0
         assert item["image"] == crc(around[:90, column : column + 9]), item
-    both = hsipack.run("read", packed, "--crop", "9", "--pad", "edge")
-    assert both.returncode == 2
+    both = hsipack.run("read", packed, "--windows", "random", "9", "--pad", "edge")
+    assert both.returncode == 1
+    assert "--pad is for windows of the kind grid" in both.stderr
 
 
 def test_classes_of_patches_are_chosen_bounded_and_balanced(hsipack: Hsipack, packed: Path) -> None:
@@ -346,12 +347,12 @@ def test_classes_of_patches_are_chosen_bounded_and_balanced(hsipack: Hsipack, pa
 @pytest.mark.parametrize(
     "words",
     [
-        ["--crop", "9x13", "--crops-per-cube", "5"],
-        ["--crop", "20", "--min-labelled", "0.4"],
-        ["--centre-crop", "11x16"],
-        ["--grid", "8x8"],
-        ["--grid", "8x12", "--grid-step", "5x7"],
-        ["--crop", "7x10", "--bands", "10,0,3-5"],
+        ["--windows", "random", "9x13", "--crops-per-cube", "5"],
+        ["--windows", "random", "20", "--min-labelled", "0.4"],
+        ["--windows", "center", "11x16"],
+        ["--windows", "grid", "8x8"],
+        ["--windows", "grid", "8x12", "--grid-step", "5x7"],
+        ["--windows", "random", "7x10", "--bands", "10,0,3-5"],
         ["--bands", "2"],
     ],
     ids=" ".join,
@@ -378,7 +379,7 @@ def test_a_grid_covers_every_pixel(
 ) -> None:
     report = read(
         hsipack, packed, "--checksum", "--order", "sequential", "--no-masks",
-        "--grid", f"{size[0]}x{size[1]}", "--grid-step", f"{step[0]}x{step[1]}",
+        "--windows", "grid", f"{size[0]}x{size[1]}", "--grid-step", f"{step[0]}x{step[1]}",
     )  # fmt: skip
     covered = [np.zeros((32, 27) if number < 14 else (20, 30), int) for number in range(21)]
     places = set()
@@ -439,7 +440,7 @@ def test_real_cubes(hsipack: Hsipack, shared: Path, tmp_path: Path) -> None:
     for item in items(report):
         oracle.check(item)
     # Each radiance cube has its own shape, so crops mix only cubes with the same number of bands.
-    crops = read(hsipack, out, "--checksum", "--crop", "1x1", "--crops-per-cube", 20)
+    crops = read(hsipack, out, "--checksum", "--windows", "random", "1x1", "--crops-per-cube", 20)
     for item in items(crops):
         oracle.check(item)
 
@@ -550,7 +551,11 @@ def test_what_zarr_python_wrote(layout: str, dtype: str, hsipack: Hsipack, tmp_p
     write_with_zarr(path, LAYOUTS[layout], images, masks, written)
     oracle = Oracle(path, ("organs", "wide"))
     np.testing.assert_array_equal(oracle.arrays["12x17x9", "image"], images)
-    for words in (["--epochs", "2"], ["--crop", "6x7", "--crops-per-cube", "4"], ["--grid", "5"]):
+    for words in (
+        ["--epochs", "2"],
+        ["--windows", "random", "6x7", "--crops-per-cube", "4"],
+        ["--windows", "grid", "5"],
+    ):
         report = read(hsipack, path, "--checksum", "--batch-size", "3", *words)
         assert report["masks"] == ["organs", "wide"]
         for item in items(report):
@@ -576,7 +581,7 @@ def test_orders(hsipack: Hsipack, packed: Path) -> None:
     lines = samples(packed)
 
     def read_order(name: str, *words: object) -> list[int]:
-        words = ("--order", name, "--checksum", "--centre-crop", "20x27", *words)
+        words = ("--order", name, "--checksum", "--windows", "center", "20x27", *words)
         return order(read(hsipack, packed, *words))
 
     assert read_order("sequential") == list(range(21))
@@ -598,7 +603,7 @@ def test_ranks_share_an_epoch(world_size: int, last: str, hsipack: Hsipack, pack
     all_items, batches = [], set()
     for rank in range(world_size):
         words = ["--rank", rank, "--world-size", world_size, "--last", last, "--batch-size", 2]
-        report = read(hsipack, packed, "--checksum", "--centre-crop", 8, *words)
+        report = read(hsipack, packed, "--checksum", "--windows", "center", 8, *words)
         all_items += [item for item in items(report) if not item["padding"]]
         assert report["padding"] == sum(item["padding"] for item in items(report))
         batches.add(report["batches"])
@@ -650,7 +655,7 @@ def test_interrupted_runs_give_the_order_of_one(
 
 def test_a_state_goes_on_with_other_ranks(hsipack: Hsipack, packed: Path, tmp_path: Path) -> None:
     state = tmp_path / "state.json"
-    words = ["--checksum", "--batch-size", 2, "--centre-crop", 8]
+    words = ["--checksum", "--batch-size", 2, "--windows", "center", 8]
     seen = order(read(hsipack, packed, *words, "--state", state, "--max-batches", 4))
     for rank in range(3):
         own = shutil.copy(state, tmp_path / f"state{rank}.json")
@@ -694,7 +699,7 @@ def test_a_state_of_something_else_is_refused(
     for dataset, words, tells in [
         (plain, ["--seed", 5], "another dataset"),
         (packed, [], "--seed 5"),
-        (packed, ["--seed", 5, "--grid", 8], "with the options of the saved state"),
+        (packed, ["--seed", 5, "--windows", "grid", 8], "with the options of the saved state"),
     ]:
         message = refuse(hsipack, dataset, "--state", state, *words)
         assert message.startswith(f"hsipack: {state}: "), message
@@ -821,9 +826,9 @@ def test_an_error_leaves_the_state_before_it(
     ("words", "tells"),
     [
         (["--split", "val"], "test, train"),
-        (["--crop", "40x40"], "smaller crops"),
-        (["--grid", "8x8", "--grid-step", "9x8"], "--grid-step"),
-        (["--crop", "8", "--min-labelled", "1.5"], "--min-labelled from 0 to 1"),
+        (["--windows", "random", "40x40"], "smaller crops"),
+        (["--windows", "grid", "8x8", "--grid-step", "9x8"], "--grid-step"),
+        (["--windows", "random", "8", "--min-labelled", "1.5"], "--min-labelled from 0 to 1"),
         (["--last", "drop", "--batch-size", "50"], "--last pad"),
         (["--rank", "2", "--world-size", "2"], "--rank"),
         (["--bands", "11"], "0 to 10"),
@@ -844,9 +849,11 @@ def test_options_that_do_not_fit_name_the_remedy(
 @pytest.mark.parametrize(
     ("words", "tells"),
     [
-        (["--crop", "8", "--grid", "8"], "cannot be used with"),
-        (["--crops-per-cube", "2"], "--crop <"),
-        (["--grid-step", "2"], "--grid <"),
+        (["--windows", "random", "8", "--windows", "grid", "8"], "cannot be used multiple times"),
+        (["--windows", "8x8", "random"], "--windows random 64x64"),
+        (["--windows", "middle", "8x8"], "random, center, grid"),
+        (["--crops-per-cube", "2"], "--windows <"),
+        (["--grid-step", "2"], "--windows <"),
         (["--mask", "a", "--no-masks"], "cannot be used with"),
         (["--rank", "1"], "--world-size"),
         (["--batch-size", "0"], "--batch-size"),
@@ -857,12 +864,12 @@ def test_options_that_do_not_fit_name_the_remedy(
         (["--rate-limit", "1.5"], "the unit is missing"),
         (["--patch", "9x9"], "--mask"),
         (["--per-class", "9"], "--patch"),
-        (["--patch", "9", "--mask", "a", "--crop", "9"], "cannot be used with"),
+        (["--patch", "9", "--mask", "a", "--windows", "random", "9"], "cannot be used with"),
         (["--shuffle-window", "some"], "give auto, all, or a number of bytes"),
         (["--patch", "9", "--mask", "a", "--pad", "mirror"], "give reflect, edge or a number"),
         (["--patch", "9", "--mask", "a", "--only-classes", "x"], "is not a class id"),
         (["--step-time", "50"], "50ms"),
-        (["--crop", "0x5"], "64x64"),
+        (["--windows", "random", "0x5"], "64x64"),
         (["--checksum"], "--json"),
         (["--order", "random"], "shuffled"),
     ],
@@ -877,7 +884,7 @@ def test_orders_that_look_at_what_is_not_there(hsipack: Hsipack, plain: Path) ->
     assert "another --order" in message
     assert "convert --table" in message
     assert "another --order" in refuse(hsipack, plain, "--order", "groups-spread")
-    labelled = ["--crop", "8", "--min-labelled", "0.5"]
+    labelled = ["--windows", "random", "8", "--min-labelled", "0.5"]
     assert "leave out --min-labelled" in refuse(hsipack, plain, *labelled)
 
 

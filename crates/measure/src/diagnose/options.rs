@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 #[cfg(feature = "clap")]
-use hsipack_format::arguments::{count, one_of, pixels, rate};
+use hsipack_format::arguments::{count, one_of, rate};
 use hsipack_format::names::by_name;
+use hsipack_format::{Opt, remedy};
 use hsipack_read::augment::Pipeline;
-use hsipack_read::plan::{Crop, DEFAULT_BATCH_SIZE, Order, Patches};
+use hsipack_read::plan::{Crop, CropKind, DEFAULT_BATCH_SIZE, Order, Patches, WindowOption};
 use hsipack_read::store::{Link, StoreKind};
 use hsipack_read::{CacheKind, Dataset, DeviceOptions, LoaderOptions};
 use serde::{Deserialize, Serialize};
@@ -42,11 +43,11 @@ pub struct DiagnoseOptions {
     #[serde(rename = "augment")]
     #[cfg_attr(feature = "clap", arg(long = "augment", value_name = "FILE", value_parser = arguments::pipeline, help_heading = "Training"))]
     pub pipeline: Option<Pipeline>,
-    /// Read random crops of this size in pixels [default: whole cubes]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "ROWSxCOLUMNS", value_parser = pixels, conflicts_with = "patch", help_heading = "Samples"))]
-    pub crop: Option<[u32; 2]>,
-    /// Number of random crops from each cube in an epoch
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), requires = "crop", help_heading = "Samples"))]
+    /// Windows of the cubes; whole cubes otherwise.
+    #[cfg_attr(feature = "clap", command(flatten, next_help_heading = "Samples"))]
+    pub windows: WindowOption,
+    /// Number of random windows from each cube in an epoch
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), requires = "windows", help_heading = "Samples"))]
     pub crops_per_cube: u32,
     /// Windows around labelled pixels instead: the name of the mask, and which pixels.
     #[cfg_attr(feature = "clap", arg(skip))]
@@ -103,9 +104,13 @@ impl DiagnoseOptions {
         loader.plan.order = Order::Shuffled;
         // Measure the full cost of reading and decoding, even if a cache would avoid it.
         loader.cache = CacheKind::None;
-        if let Some([rows, columns]) = self.crop {
-            let per_sample = self.crops_per_cube;
-            loader.plan.crop = Crop::Random { rows, columns, per_sample, min_labelled: 0.0 };
+        loader.plan.crop = self.windows.crop();
+        if self.crops_per_cube != 1 && !self.windows.is(CropKind::Random) {
+            return Err(Error::conflict(format!("{} is for random windows", Opt::CropsPerCube))
+                .with_remedy(remedy!["leave it out, or read random windows with ", Opt::Crop]));
+        }
+        if let Crop::Random { per_sample, .. } = &mut loader.plan.crop {
+            *per_sample = self.crops_per_cube;
         }
         loader.patches = self.patches.clone();
         loader.splits = self.splits.clone();
@@ -145,6 +150,8 @@ impl DiagnoseOptions {
 mod tests {
     use std::time::Duration;
 
+    use hsipack_read::plan::CropSize;
+
     use super::super::rounds::Rounds;
     use super::*;
 
@@ -161,9 +168,11 @@ mod tests {
             DiagnoseOptions::from_arg_matches(&matches)
         };
         let options =
-            parsed("d --step-time 2ms --crop 8x9 --split a,b --rounds 2 --time 0s").unwrap();
+            parsed("d --step-time 2ms --windows random 8x9 --split a,b --rounds 2 --time 0s")
+                .unwrap();
         assert_eq!(options.step, StepKind::Time(0.002));
-        assert_eq!((options.crop, options.crops_per_cube), (Some([8, 9]), 1));
+        let size = CropSize { kind: CropKind::Random, size: [8, 9] };
+        assert_eq!((options.windows, options.crops_per_cube), (WindowOption(Some(size)), 1));
         assert_eq!((options.splits.len(), options.batch_size, options.slots), (2, 6, 4));
         assert_eq!((options.effort.rounds, options.effort.time), (Rounds::new(2), Duration::ZERO));
         assert_eq!((options.link, options.store), (Link::default(), StoreKind::Mapped));
@@ -175,7 +184,7 @@ mod tests {
             "d --step-time 2ms --network small",
             "d --network small --rounds 0",
             "d --network small --crops-per-cube 2",
-            "d --network small --crop 8x8 --patch 9x9",
+            "d --network small --windows random 8x8 --patch 9x9",
             "d --network small --augment missing.json",
         ] {
             assert!(parsed(wrong).is_err(), "{wrong}");

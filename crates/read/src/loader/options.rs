@@ -97,7 +97,7 @@ pub struct LoaderOptions {
     #[serde(rename = "cache_size")]
     #[cfg_attr(feature = "clap", arg(long = "cache-size", value_name = "BYTES", value_parser = arguments::bytes, default_value_t = 0, hide_default_value = true, help_heading = "Resources"))]
     pub cache_bytes: u64,
-    /// Shuffle windows (--crop, --patch, --grid) within the whole epoch, or within this many decoded bytes at a time
+    /// Shuffle windows (--windows, --patch) within the whole epoch, or within this many decoded bytes at a time
     ///
     /// With a number of bytes, the windows of some cubes, or parts of cubes, are shuffled at a time: as many as take this
     /// many bytes decoded. Then each chunk is decoded about once per epoch.

@@ -41,6 +41,7 @@
 mod batches;
 mod block_size;
 mod blocks;
+mod crop_size;
 mod crops;
 mod index_set;
 mod joined;
@@ -69,6 +70,7 @@ use serde::{Deserialize, Serialize};
 pub use batches::{LastBatch, Share};
 pub use block_size::{BlockSize, chunks_touched};
 pub use blocks::{Block, ShuffleBlocks};
+pub use crop_size::{CropKind, CropSize, WindowOption};
 pub use crops::{ATTEMPTS, Crop, Labelled};
 pub(crate) use joined::{JoinedEpoch, JoinedPlan, lengths, seed_of};
 pub use labelled::{LabelledPixels, Patches};
