@@ -1,6 +1,6 @@
 //! Runs a batch of images and masks through the stages of a pipeline, with any engine.
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Ratio, Result};
 
 use crate::array::ElementType;
 use crate::drawn::SampleKey;
@@ -12,28 +12,38 @@ use crate::mixed::Mixed;
 use crate::operation::{self, Blank, Operation};
 use crate::ops::Op;
 use crate::parameters::Parameters;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{IMAGE, Pipeline};
 use crate::resample::{ResampleJob, ResampleOptions, Resampling};
+use crate::rescale;
 
-/// Images, masks and targets of a batch.
+/// Images, masks, targets and further images of a batch.
 #[derive(Clone, Debug)]
 pub struct Images<A> {
     /// (samples, bands, rows, columns); float16, bfloat16, float32 or float64. Fastest as a view of memory in the order
     /// (sample, row, column, band); other layouts are copied into this order.
     pub image: A,
-    /// Masks and targets with the same samples, rows and columns.
+    /// Masks and targets with the same samples, rows and columns, and further images.
     pub masks: Vec<Mask<A>>,
+    /// Names of the further images among them.
+    further: Vec<String>,
     overwrite: bool,
 }
 
-/// Labels of a batch, or a target: floats for each pixel. Geometric augmentations interpolate targets as they interpolate
+/// Labels of a batch, a target, or a further image.
+///
+/// A target has floats for each pixel. Geometric augmentations interpolate targets as they interpolate
 /// images. A pixel of a target stays missing (NaN) where the nearest pixel is missing; elsewhere, missing pixels have no
 /// weight.
+///
+/// A further image ([`Images::with_further`]) has bands of its own, and may have a whole number of times as many rows and columns,
+/// or as few. Geometric augmentations move it over the same ground as the image, with the same interpolation and padding. Mixing
+/// and pasting mix and paste it, too. Augmentations of values leave it as it is.
 #[derive(Clone, Debug)]
 pub struct Mask<A> {
     /// Its name.
     pub name: String,
-    /// (samples, rows, columns), or (samples, layers, rows, columns); integers or booleans, or for a target floats.
+    /// (samples, rows, columns), or (samples, layers, rows, columns); integers or booleans, or for a target floats. For a further
+    /// image, (samples, bands, rows, columns) of floats.
     pub labels: A,
 }
 
@@ -52,7 +62,12 @@ pub struct Augmented<A> {
 impl<A> Images<A> {
     /// Images and masks that stay unchanged: results get their own memory.
     pub fn new(image: A, masks: Vec<Mask<A>>) -> Self {
-        Self { image, masks, overwrite: false }
+        Self { image, masks, further: Vec::new(), overwrite: false }
+    }
+
+    /// Says which of the masks are further images, by their names.
+    pub fn with_further(self, further: Vec<String>) -> Self {
+        Self { further, ..self }
     }
 
     /// Allows the pipeline to overwrite the memory of images and masks. Their contents are undefined afterwards.
@@ -72,7 +87,8 @@ impl<A> Images<A> {
         let masks = self.masks.into_iter();
         let masks = masks.map(|mask| Ok(Mask { name: mask.name, labels: with(mask.labels)? }));
         let masks = masks.collect::<Result<_>>()?;
-        Ok(Images { image: with(self.image)?, masks, overwrite: self.overwrite })
+        let Self { further, overwrite, .. } = self;
+        Ok(Images { image: with(self.image)?, masks, further, overwrite })
     }
 }
 
@@ -105,6 +121,10 @@ struct Layers<A> {
     held: BatchArray<A>,
     /// Whether the mask was given with an axis of layers.
     layered: bool,
+    /// Whether it is a further image.
+    is_image: bool,
+    /// Its resolution. Only further images may have another one than the image.
+    ratio: Ratio,
 }
 
 /// The batch before all stages, for samples that are restored.
@@ -115,7 +135,11 @@ struct Before<A> {
 
 impl<A> Layers<A> {
     fn is_target(&self) -> bool {
-        self.held.element.is_float()
+        self.held.element.is_float() && !self.is_image
+    }
+
+    fn is_label(&self) -> bool {
+        !self.held.element.is_float()
     }
 }
 
@@ -190,6 +214,32 @@ fn move_target<E: Engine>(
     engine.means(target, &values, &weights)
 }
 
+/// Changes the values of an array. `labels` is the mask that the operation names, if it names one.
+fn change_values<E: Engine>(
+    engine: &E,
+    array: &mut BatchArray<E::Array>,
+    pass: Operation,
+    labels: Option<&BatchArray<E::Array>>,
+) -> Result<()> {
+    match pass {
+        Operation::ByBand(by) => engine.by_band(array, &by),
+        Operation::Linear(maps, classes) => {
+            let classes = classes.as_ref().map(|(_, classes)| &classes[..]);
+            engine.linear(array, &maps, labels.zip(classes))
+        }
+        Operation::Noise { seeds, mean, std } => engine.noise(array, &seeds, mean, std),
+        Operation::Ramp(ramps) => engine.ramp(array, &ramps),
+        Operation::Blur(mut weights) => {
+            let element = array.element;
+            let all = weights.iter_mut().flatten().flatten();
+            all.for_each(|weights| operation::trim(weights, element));
+            engine.blur(array, &weights)
+        }
+        Operation::Normalize(norm, which) => engine.normalize(array, norm, &which),
+        _ => Err(Error::bug("an operation on values that moves pixels")),
+    }
+}
+
 /// Rows, columns and bands of images (samples, bands, rows, columns), and the number of samples.
 fn frame_of<E: Engine>(engine: &E, image: &E::Array) -> Result<(Frame, usize)> {
     let (shape, element) = engine.look(image)?;
@@ -262,26 +312,33 @@ impl<'e, E: Engine> Work<'e, E> {
         let (size, _) = engine.look(&images.image)?;
         let masks = images.masks.iter().map(|Mask { name, labels }| {
             let (shape, element) = engine.look(labels)?;
-            let wanted = [size[0], size[2], size[3]];
-            let fits = match shape[..] {
-                [samples, rows, columns] | [samples, _, rows, columns] => {
-                    [samples, rows, columns] == wanted
+            let is_image = images.further.iter().any(|further| further == name);
+            if is_image && !(element.is_float() && shape.len() == 4) {
+                let what = format!("the further image {name} has shape {shape:?} and type {element}");
+                return Err(Error::conflict(what)
+                    .with_remedy("give floats (samples, bands, rows, columns)"));
+            }
+            let ratio = match shape[..] {
+                [samples, rows, columns] | [samples, _, rows, columns] if samples == size[0] => {
+                    Ratio::of([rows, columns], [size[2], size[3]])
                 }
-                _ => false,
+                _ => None,
             };
-            if !fits {
+            let Some(ratio) = ratio.filter(|ratio| is_image || ratio.is_same()) else {
                 return Err(Error::conflict(format!(
                     "{name} has shape {shape:?} and type {element}, which does not fit images of shape {size:?}"
                 ))
                 .with_remedy("give masks and targets as (samples, rows, columns) or (samples, layers, rows, columns)"));
-            }
+            };
             let fill = fill_of(pipeline, name, element)?;
             let held = engine.hold(labels, images.overwrite)?;
-            Ok(Layers { name: name.clone(), fill, held, layered: shape.len() == 4 })
+            let layered = shape.len() == 4;
+            Ok(Layers { name: name.clone(), fill, held, layered, is_image, ratio })
         });
         let masks = masks.collect::<Result<Vec<_>>>()?;
         let arrays = masks.iter().map(|mask| (mask.name.as_str(), mask.held.element));
         need_masks(pipeline, &arrays.collect::<Vec<_>>())?;
+        rescale::check_arrays(pipeline, images.further.iter().map(String::as_str))?;
         let image = engine.hold(&images.image, images.overwrite)?;
         Ok(Self { engine, image, masks, mixed: Vec::new() })
     }
@@ -316,15 +373,31 @@ impl<'e, E: Engine> Work<'e, E> {
             Task::Resampling(moves, together) => {
                 self.r#move(&moves, frames[frames.len() - 1], together)
             }
+            Task::Operation(pass) if pass.changes_values() => {
+                if pipeline.arrays.iter().any(|name| name == IMAGE) {
+                    self.pass(pass, before)?;
+                }
+                let further = pipeline.arrays.iter().filter(|name| *name != IMAGE);
+                for number in further.filter_map(|name| self.mask(Some(name))).collect::<Vec<_>>() {
+                    let Layers { name, ratio, held, .. } = &mut self.masks[number];
+                    let bands = held.shape[3];
+                    let pass =
+                        rescale::values(pipeline, stage, steps, frames, (name, *ratio, bands))?;
+                    change_values(self.engine, held, pass, None)?;
+                }
+                Ok(())
+            }
             Task::Operation(pass) => self.pass(pass, before),
         }
     }
 
-    /// Moves the pixels of images, masks and targets.
+    /// Moves the pixels of images, masks, targets and further images.
     fn r#move(&mut self, moves: &[Resampling], to: Frame, together: ResampleOptions) -> Result<()> {
         if moves.iter().all(|step| *step == Resampling::Keep) {
             return Ok(());
         }
+        let [_, rows, columns, _] = self.image.shape;
+        let from = [rows, columns];
         let to = [to.rows, to.columns];
         let fields = self.engine.fields(moves, to)?;
         let fill = together.outside.map_or(0.0, |outside| outside.fill);
@@ -334,6 +407,19 @@ impl<'e, E: Engine> Work<'e, E> {
         for mask in &mut self.masks {
             if mask.is_target() {
                 move_target(self.engine, &mut mask.held, &job, &fields)?;
+                continue;
+            }
+            if mask.is_image {
+                let (moves, to) = rescale::moves(&mask.name, mask.ratio, moves, from, to)?;
+                let fill = mask.held.element.bounded(fill);
+                let job = ResampleJob { to, moves: &moves, fill, ..job };
+                match mask.ratio.is_same() {
+                    true => self.engine.place(&mut mask.held, &job, &fields)?,
+                    false => {
+                        let fields = self.engine.fields(&moves, to)?;
+                        self.engine.place(&mut mask.held, &job, &fields)?;
+                    }
+                }
                 continue;
             }
             let job = ResampleJob { labels: true, fill: mask.fill as f64, ..job };
@@ -348,6 +434,8 @@ impl<'e, E: Engine> Work<'e, E> {
             Operation::Blank(blanks) => {
                 engine.blank(&mut self.image, &blanks, None)?;
                 self.masks.iter_mut().try_for_each(|mask| match mask.is_target() {
+                    // Erasing changes values of the image.
+                    false if mask.is_image => Ok(()),
                     false => engine.blank(&mut mask.held, &blanks, Some(mask.fill)),
                     true => {
                         let values = vec![f64::NAN; mask.held.shape[3]];
@@ -360,12 +448,19 @@ impl<'e, E: Engine> Work<'e, E> {
             Operation::Paste(cuts, mixed) => {
                 engine.paste(&mut self.image, &cuts)?;
                 self.mixed.extend(mixed);
-                self.masks.iter_mut().try_for_each(|mask| engine.paste(&mut mask.held, &cuts))
+                self.masks.iter_mut().try_for_each(|mask| match mask.ratio.is_same() {
+                    true => engine.paste(&mut mask.held, &cuts),
+                    false => {
+                        let [_, rows, columns, _] = mask.held.shape;
+                        let cuts = rescale::cuts(mask.ratio, [rows, columns], &cuts);
+                        engine.paste(&mut mask.held, &cuts)
+                    }
+                })
             }
             Operation::Mix(mixed) => {
                 engine.mix(&mut self.image, &mixed.partners, &mixed.shares)?;
-                for target in self.masks.iter_mut().filter(|mask| mask.is_target()) {
-                    engine.mix(&mut target.held, &mixed.partners, &mixed.shares)?;
+                for companion in self.masks.iter_mut().filter(|mask| !mask.is_label()) {
+                    engine.mix(&mut companion.held, &mixed.partners, &mixed.shares)?;
                 }
                 self.mixed.push(mixed);
                 Ok(())
@@ -375,6 +470,9 @@ impl<'e, E: Engine> Work<'e, E> {
                 let valid = what.valid.as_deref().and_then(|name| self.mask(Some(name)));
                 let valid = valid.map(|valid| &self.masks[valid].held);
                 let chosen = engine.choose(&self.masks[mask].held, valid, &what)?;
+                if let Some(other) = self.masks.iter().find(|mask| !mask.ratio.is_same()) {
+                    return Err(rescale::no_pixels("transplant", &other.name, other.ratio));
+                }
                 engine.transplant(&mut self.image, &chosen, &what.donors)?;
                 let mut masks = self.masks.iter_mut();
                 masks.try_for_each(|mask| engine.transplant(&mut mask.held, &chosen, &what.donors))
@@ -393,33 +491,20 @@ impl<'e, E: Engine> Work<'e, E> {
                     .into_iter()
                     .try_for_each(|(mask, before)| engine.restore(&mut mask.held, before, &lost))
             }
-            Operation::ByBand(by) => engine.by_band(&mut self.image, &by),
-            Operation::Linear(maps, labels) => {
-                let place = labels.as_ref().and_then(|(mask, _)| self.mask(mask.as_deref()));
-                let labels = labels.as_ref().zip(place);
-                let labels =
-                    labels.map(|((_, labels), mask)| (&self.masks[mask].held, &labels[..]));
-                engine.linear(&mut self.image, &maps, labels)
-            }
-            Operation::Noise { seeds, mean, std } => {
-                engine.noise(&mut self.image, &seeds, mean, std)
-            }
-            Operation::Ramp(ramps) => engine.ramp(&mut self.image, &ramps),
-            Operation::Blur(mut weights) => {
-                let element = self.image.element;
-                let all = weights.iter_mut().flatten().flatten();
-                all.for_each(|weights| operation::trim(weights, element));
-                engine.blur(&mut self.image, &weights)
-            }
             Operation::Select(bands) => engine.select(&mut self.image, &bands),
-            Operation::Normalize(norm, which) => engine.normalize(&mut self.image, norm, &which),
+            Operation::Linear(_, Some((ref name, _))) => {
+                let number = self.mask(name.as_deref());
+                let labels = number.map(|number| &self.masks[number].held);
+                change_values(engine, &mut self.image, pass, labels)
+            }
+            pass => change_values(engine, &mut self.image, pass, None),
         }
     }
 
     /// The index of the mask with this name, or of the first mask.
     fn mask(&self, name: Option<&str>) -> Option<usize> {
         match name {
-            None => self.masks.iter().position(|mask| !mask.is_target()),
+            None => self.masks.iter().position(Layers::is_label),
             Some(name) => self.masks.iter().position(|mask| mask.name == name),
         }
     }

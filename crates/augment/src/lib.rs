@@ -73,6 +73,7 @@ mod pipeline;
 pub mod prepare;
 mod range;
 mod resample;
+mod rescale;
 pub mod tensors;
 
 pub use apply::{Augmented, Images, Mask};

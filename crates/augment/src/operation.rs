@@ -43,6 +43,26 @@ pub enum Operation {
     Normalize(SpectralNorm, Vec<bool>),
 }
 
+impl Operation {
+    /// Whether it changes values of images, each pixel by itself or with its neighbours, and nothing else.
+    pub(crate) fn changes_values(&self) -> bool {
+        match self {
+            Self::ByBand(_)
+            | Self::Linear(..)
+            | Self::Noise { .. }
+            | Self::Ramp(_)
+            | Self::Blur(_)
+            | Self::Normalize(..) => true,
+            Self::Blank(_)
+            | Self::Paste(..)
+            | Self::Mix(_)
+            | Self::Transplant(_)
+            | Self::Guard(_)
+            | Self::Select(_) => false,
+        }
+    }
+}
+
 /// A rectangle of one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rectangle {

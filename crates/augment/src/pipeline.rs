@@ -30,6 +30,21 @@ pub struct Pipeline {
     /// The Kornia version whose arithmetic warps follow.
     #[serde(default)]
     pub kornia: KorniaCompat,
+    /// Names of the images whose values augmentations change: `image`, or further images. Augmentations that move pixels move
+    /// all images.
+    #[serde(default = "image_only", skip_serializing_if = "is_image_only")]
+    pub arrays: Vec<String>,
+}
+
+/// The name of the image in [`Pipeline::arrays`].
+pub(crate) const IMAGE: &str = "image";
+
+fn image_only() -> Vec<String> {
+    vec![IMAGE.to_owned()]
+}
+
+fn is_image_only(arrays: &[String]) -> bool {
+    arrays == [IMAGE]
 }
 
 fn seed_or_zero<'de, D: Deserializer<'de>>(json: D) -> std::result::Result<u64, D::Error> {
@@ -72,11 +87,11 @@ impl Pipeline {
     /// These augmentations, merged where possible, with seed 0.
     pub fn new(ops: Vec<Op>) -> Self {
         let (mask_fill, kornia) = (MaskFill::default(), KorniaCompat::default());
-        Self { ops, seed: 0, fuse: true, mask_fill, kornia }
+        Self { ops, seed: 0, fuse: true, mask_fill, kornia, arrays: image_only() }
     }
 
     /// Reads a pipeline from JSON, as written by [`to_json`](Self::to_json) or by hand: an object with `ops` and
-    /// optionally `seed`, `fuse`, `mask_fill` and `kornia`, or only the list of augmentations.
+    /// optionally `seed`, `fuse`, `mask_fill`, `kornia` and `arrays`, or only the list of augmentations.
     ///
     /// # Errors
     /// If the JSON is not valid; the error says where.

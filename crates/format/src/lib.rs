@@ -19,6 +19,7 @@
 //! | [`geo`] | where the pixels of a cube lie on Earth |
 //! | [`metadata`] | the attributes of a dataset and its arrays |
 //! | [`statistics`] | recorded per-band statistics |
+//! | `ratio` | the resolution of an array beside the image |
 //! | [`random`] | random numbers that never change |
 //! | [`spectrum`] | normalising a pixel's spectrum |
 //! | [`mask`] | values of masks: class ids and boolean layers |
@@ -64,6 +65,7 @@ pub mod metadata;
 pub mod names;
 pub mod processor;
 pub mod random;
+mod ratio;
 pub mod remedy;
 pub mod samples;
 pub mod shard;
@@ -80,6 +82,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use geo::Geo;
 pub use grid::{Grid, Tile};
 pub use mask::MaskValue;
+pub use ratio::Ratio;
 pub use remedy::{Command, Opt, Remedy};
 pub use samples::{Sample, Samples};
 pub use spectrum::SpectralNorm;

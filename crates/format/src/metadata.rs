@@ -4,11 +4,12 @@
 //! any type. An attribute of the wrong type is ignored, unless it would change what values mean
 //! ([`ArrayMeta::check_attributes`]).
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::statistics::BandStatistics;
 use crate::zarr::{self, ArrayMeta, OWN};
-use crate::{Color, CubeShape, DType, Error, Grid, Result, Tile, codec, colors};
+use crate::{Color, CubeShape, DType, Error, Grid, Ratio, Result, Tile, codec, colors};
 
 /// Version of the layout that this crate writes; also the newest version that it reads.
 pub const LAYOUT: u64 = 1;
@@ -28,8 +29,7 @@ pub const SAMPLES: &str = "samples.jsonl";
 pub const CONTINUES: &str = "continues";
 /// The key that says what an array is to the samples, if it is neither the image nor a mask.
 const ROLE: &str = "role";
-/// The role of targets.
-const TARGET: &str = "target";
+const RATIO: &str = "ratio";
 /// The key of per-band statistics.
 pub const STATS: &str = "stats";
 const GOOD_BANDS: &str = "good_bands";
@@ -128,36 +128,116 @@ impl MaskMeaning {
     }
 }
 
-/// The attributes of a target: floats for each pixel, with one or several channels.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TargetMeaning {
-    /// The names of its channels, if the sources had them.
-    pub channel_names: Option<Vec<String>>,
-    /// The unit of its values, if the sources had it.
-    pub unit: Option<String>,
+/// The role of a companion. A *companion* is an array of floats beside the image of a cube.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// A network learns its values. It has the pixels of the image, and one or several channels.
+    Target,
+    /// A further image of the same ground: of another sensor or time, perhaps of another resolution.
+    Image,
 }
 
-impl TargetMeaning {
-    /// Writes this meaning to the attributes of a target.
+impl Role {
+    /// Its name in attributes and errors.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Target => "target",
+            Self::Image => "image",
+        }
+    }
+
+    /// The role in errors: a further image is not the image of the cube.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Target => "target",
+            Self::Image => "further image",
+        }
+    }
+
+    /// The name of its bands in errors.
+    pub fn bands(self) -> &'static str {
+        match self {
+            Self::Target => "channel",
+            Self::Image => "band",
+        }
+    }
+
+    /// The key of the names of its bands.
+    fn names_key(self) -> &'static str {
+        match self {
+            Self::Target => CHANNEL_NAMES,
+            Self::Image => BAND_NAMES,
+        }
+    }
+}
+
+/// The attributes of a companion. Per-band attributes are `None` if the sources had none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompanionMeaning {
+    /// Its role.
+    pub role: Role,
+    /// Its resolution.
+    pub ratio: Ratio,
+    /// The names of its bands or channels.
+    pub band_names: Option<Vec<String>>,
+    /// The unit of its values, if the sources had it.
+    pub unit: Option<String>,
+    /// Band centres in nm.
+    pub wavelength: Option<Vec<f64>>,
+    /// Full widths at half maximum in nm.
+    pub fwhm: Option<Vec<f64>>,
+}
+
+impl CompanionMeaning {
+    /// Writes this meaning to the attributes of a companion.
     pub fn write(&self, attributes: &mut Map<String, Value>) {
         attributes.extend(self.unit.as_ref().map(|unit| ("units".to_owned(), json!(unit))));
-        let mut target = Map::from_iter([(ROLE.to_owned(), json!(TARGET))]);
-        let names = self.channel_names.as_ref();
-        target.extend(names.map(|names| (CHANNEL_NAMES.to_owned(), json!(names))));
-        attributes.insert(OWN.to_owned(), Value::Object(target));
+        let mut ours = Map::from_iter([(ROLE.to_owned(), json!(self.role.name()))]);
+        if !self.ratio.is_same() {
+            ours.insert(RATIO.to_owned(), json!(self.ratio));
+        }
+        let names = self.band_names.as_ref();
+        ours.extend(names.map(|names| (self.role.names_key().to_owned(), json!(names))));
+        for (key, numbers) in [(WAVELENGTH, &self.wavelength), (FWHM, &self.fwhm)] {
+            ours.extend(numbers.as_ref().map(|numbers| (key.to_owned(), json!(numbers))));
+        }
+        attributes.insert(OWN.to_owned(), Value::Object(ours));
     }
 }
 
 impl ArrayMeta {
-    /// Whether the array is a target.
-    pub fn is_target(&self) -> bool {
-        self.own().is_some_and(|attributes| attributes.get(ROLE).is_some_and(|role| role == TARGET))
+    /// The role of a companion; `None` for images of cubes and for masks.
+    pub fn role(&self) -> Option<Role> {
+        let role = self.own()?.get(ROLE)?;
+        [Role::Target, Role::Image].into_iter().find(|candidate| role == candidate.name())
     }
 
-    /// The meaning of a target's values.
-    pub fn target_meaning(&self) -> TargetMeaning {
-        let unit = self.attributes.get("units").and_then(text);
-        TargetMeaning { channel_names: self.list(CHANNEL_NAMES, text), unit }
+    /// The resolution of a companion. Other arrays have the pixels of the image.
+    ///
+    /// # Errors
+    /// If it is not two whole numbers, one of them 1.
+    pub fn ratio(&self) -> Result<Ratio> {
+        match self.own().and_then(|attributes| attributes.get(RATIO)) {
+            None => Ok(Ratio::EQUAL),
+            Some(ratio) => serde_json::from_value(ratio.clone())
+                .map_err(|_| Error::malformed(format!("the ratio of the array is {ratio}"))),
+        }
+    }
+
+    /// The meaning of a companion's values; `None` for other arrays.
+    pub fn companion_meaning(&self) -> Option<CompanionMeaning> {
+        let role = self.role()?;
+        let per_band =
+            |key| self.list(key, Value::as_f64).filter(|list| list.len() == self.bands());
+        Some(CompanionMeaning {
+            role,
+            ratio: self.ratio().ok()?,
+            band_names: self.list(role.names_key(), text),
+            unit: self.attributes.get("units").and_then(text),
+            wavelength: per_band(WAVELENGTH),
+            fwhm: per_band(FWHM),
+        })
     }
 
     /// hsipack's own attributes.

@@ -23,7 +23,7 @@ use crate::convert::encode::{Encoded, Encoder, OpenCube};
 use crate::convert::masks::{self, CubeOfMask, MaskReader};
 use crate::convert::shards::ShardWriter;
 use crate::convert::staging::Claim;
-use crate::convert::{TargetReader, metadata, plan};
+use crate::convert::{CompanionReader, metadata, plan};
 use crate::fingerprint::fingerprint;
 use crate::progress::Progress;
 use crate::session::Session;
@@ -320,16 +320,18 @@ impl Mender<'_> {
             }
         };
         let mut encoder = Encoder::default();
-        if array.meta().is_target() {
-            let target = recipe.targets.iter().find(|target| target.name == array.name());
-            let target = target.ok_or_else(|| {
-                Error::damaged("the dataset does not record where the target came from")
+        if let Some(role) = array.role() {
+            let companion = recipe.companions.iter().find(|option| option.name == array.name());
+            let companion = companion.ok_or_else(|| {
+                let role = role.words();
+                Error::damaged(format!("the dataset does not record where the {role} came from"))
             })?;
-            let shape = array.shape();
+            let shape = stack.image.shape();
             let (rows, columns) = (shape.rows, shape.columns);
             let cube = CubeOfMask { input: &input, rows, columns, geo: sample.geo.as_ref() };
-            let reader = TargetReader::open(target, cube)?;
-            let cube = reader.into_cube(*array.grid(), recipe::codec(array))?;
+            let reader = CompanionReader::open(companion, cube)?;
+            let dtype = array.meta().dtype;
+            let cube = reader.into_cube(*array.grid(), recipe::codec(array), dtype)?;
             let encoded = encoder.encode_whole(&cube, BLOCK_BYTES)?;
             return encoded.chunks().enumerate().try_for_each(|(chunk, stored)| put(chunk, stored));
         }

@@ -49,7 +49,7 @@ impl Pipeline {
         &self,
         py: Python<'_>,
         image: &Bound<'_, PyAny>,
-        masks: Vec<(String, Bound<'_, PyAny>)>,
+        masks: Vec<Named<'_>>,
         epoch: u64,
         samples: Vec<(usize, u64)>,
         threads: usize,
@@ -72,7 +72,7 @@ impl Pipeline {
         &self,
         py: Python<'_>,
         image: &Bound<'_, PyAny>,
-        masks: Vec<(String, Bound<'_, PyAny>)>,
+        masks: Vec<Named<'_>>,
         parameters: &str,
         threads: usize,
         through: Option<&str>,
@@ -179,14 +179,15 @@ fn apart_from(before: &[Range<usize>], augmented: Augmented<Tensor>) -> Result<A
     })
 }
 
-fn images(
-    image: &Bound<'_, PyAny>,
-    masks: Vec<(String, Bound<'_, PyAny>)>,
-) -> PyResult<Images<Tensor>> {
-    let mask =
-        |(name, labels): (String, Bound<'_, PyAny>)| Ok(Mask { name, labels: taken(&labels)? });
+/// A mask, target or further image: its name, the array, and whether it is a further image.
+type Named<'py> = (String, Bound<'py, PyAny>, bool);
+
+fn images(image: &Bound<'_, PyAny>, masks: Vec<Named<'_>>) -> PyResult<Images<Tensor>> {
+    let further = masks.iter().filter(|(_, _, is_image)| *is_image);
+    let further = further.map(|(name, ..)| name.clone()).collect();
+    let mask = |(name, labels, _): Named<'_>| Ok(Mask { name, labels: taken(&labels)? });
     let masks = masks.into_iter().map(mask).collect::<PyResult<_>>()?;
-    Ok(Images::new(taken(image)?, masks))
+    Ok(Images::new(taken(image)?, masks).with_further(further))
 }
 
 fn given(augmented: Augmented<Tensor>) -> Given {

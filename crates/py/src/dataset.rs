@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use hsipack_augment::prepare::{ImageConversion, LabelConversion, Normalized};
 use hsipack_augment::{self as augment, ElementType, Engine, Host};
 use hsipack_format::CubeShape;
-use hsipack_format::metadata::TargetMeaning;
+use hsipack_format::metadata::Role;
 use hsipack_format::samples::{Condition, RESERVED_KEYS};
 use hsipack_measure::machine;
 use hsipack_read::plan::Window;
@@ -47,7 +47,7 @@ pub struct Dataset {
 /// axis.
 type Part = (Option<(usize, usize)>, Option<(usize, usize)>);
 
-/// Image of a sample, then its masks and targets.
+/// Image of a sample, then its masks, targets and further images.
 type Read = (augment::Array, Vec<augment::Array>);
 
 /// Options for reading samples. `hsipack.Dataset` makes the dictionary.
@@ -59,6 +59,7 @@ struct Reading {
     bands: Option<Vec<usize>>,
     masks: Vec<String>,
     targets: Vec<String>,
+    images: Vec<String>,
     /// Element type of images; as stored if `None`.
     dtype: Option<String>,
     physical: bool,
@@ -360,7 +361,7 @@ impl Dataset {
         Ok(labels.to_string())
     }
 
-    /// Shapes, types, wavelengths, statistics, masks and targets of the stacks.
+    /// Shapes, types, wavelengths, statistics, masks, targets and further images of the stacks.
     fn stacks_json(&self, py: Python<'_>) -> PyResult<String> {
         let dataset = self.get(py)?;
         let stacks: Vec<Value> =
@@ -374,8 +375,8 @@ impl Dataset {
         Ok((machine::dataset_bytes(&dataset), dataset.decoded_bytes()))
     }
 
-    /// Images (bands, rows, columns), masks (rows, columns) or (layers, rows, columns), and targets (rows, columns) or
-    /// (channels, rows, columns) of samples. Up to `threads` threads read one sample each.
+    /// Images (bands, rows, columns), masks (rows, columns) or (layers, rows, columns), targets (rows, columns) or
+    /// (channels, rows, columns), and further images (bands, rows, columns) of samples. Up to `threads` threads read one sample each.
     fn read(
         &self,
         py: Python<'_>,
@@ -424,11 +425,26 @@ fn describe(dataset: &hsipack_read::Dataset, number: usize) -> Value {
         })
     };
     let target = |target: &hsipack_store::dataset::ChunkArray| {
-        let TargetMeaning { channel_names, unit } = target.meta().target_meaning();
+        let meaning = target.meta().companion_meaning();
+        let (channel_names, unit) =
+            meaning.map(|meaning| (meaning.band_names, meaning.unit)).unwrap_or_default();
         json!({
             "name": target.name(), "dtype": target.meta().dtype.name(),
             "channels": target.has_bands().then(|| target.shape().bands),
             "channel_names": channel_names, "unit": unit,
+        })
+    };
+    let further = |image: &hsipack_store::dataset::ChunkArray| {
+        let (shape, ratio) = (image.shape(), image.ratio());
+        let meaning = image.meta().companion_meaning();
+        let (names, unit, wavelength, fwhm) = meaning
+            .map(|meaning| (meaning.band_names, meaning.unit, meaning.wavelength, meaning.fwhm))
+            .unwrap_or_default();
+        json!({
+            "name": image.name(), "dtype": image.meta().dtype.name(),
+            "shape": [shape.rows, shape.columns, shape.bands],
+            "ratio": [ratio.finer(), ratio.coarser()],
+            "band_names": names, "unit": unit, "wavelengths": wavelength, "fwhm": fwhm,
         })
     };
     json!({
@@ -444,7 +460,8 @@ fn describe(dataset: &hsipack_read::Dataset, number: usize) -> Value {
         "split_stats": split_stats,
         "good_bands": dataset.good_bands(number),
         "masks": stack.masks.iter().map(mask).collect::<Vec<_>>(),
-        "targets": stack.targets.iter().map(target).collect::<Vec<_>>(),
+        "targets": stack.companions_of(Role::Target).map(target).collect::<Vec<_>>(),
+        "images": stack.companions_of(Role::Image).map(further).collect::<Vec<_>>(),
     })
 }
 
@@ -482,7 +499,11 @@ impl Reading {
                 _ => Ok(stored.permuted(&[2, 0, 1])),
             }
         });
-        Ok((image, masks.chain(targets).collect::<Result<_>>()?))
+        let images = self.images.iter().map(|name| {
+            let stored = dataset.load_further(sample, name, rows.clone(), columns.clone())?;
+            Ok(stored.permuted(&[2, 0, 1]))
+        });
+        Ok((image, masks.chain(targets).chain(images).collect::<Result<_>>()?))
     }
 
     fn image(

@@ -379,6 +379,7 @@ impl Loader {
             "memory": memory,
             "masks": prepared.masks(),
             "targets": prepared.targets(),
+            "images": prepared.images(),
             "layers": prepared.masks().iter().map(layers).collect::<Vec<_>>(),
             "cache": caches_together(&caches),
             "caches": caches.iter().map(cache_report).collect::<Vec<_>>(),

@@ -457,7 +457,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         (lambda a: a(images(), epoch=1.5), r"epoch=1.5 .*whole number"),
         (lambda a: a({"picture": images()}), "`image`"),
         (lambda a: a({"image": images()}, labels()), "dict"),
-        (lambda a: a({"image": images()}, mask_keys=["labels"]), "lacks the masks"),
+        (lambda a: a({"image": images()}, mask_keys=["labels"]), "lacks the arrays"),
         (lambda a: a(images(), mask_keys=["labels"]), "needs a dict"),
     ],
 )

@@ -192,7 +192,11 @@ pub fn print(report: &Report) {
             [] => String::new(),
             targets => format!(", targets: {}", targets.join(", ")),
         };
-        say!("  {}: {cubes}, {range}{masks}{targets}", stack.name);
+        let images = match &stack.images[..] {
+            [] => String::new(),
+            images => format!(", images: {}", images.join(", ")),
+        };
+        say!("  {}: {cubes}, {range}{masks}{targets}{images}", stack.name);
     }
     if report.stacks.len() > SHOWN {
         say!("  and {} more shapes (see --json)", report.stacks.len() - SHOWN);
@@ -279,6 +283,9 @@ fn print_estimate(estimate: &convert::Estimate) {
         }
         for target in &stack.targets {
             say!("    target {target}");
+        }
+        for image in &stack.images {
+            say!("    image {image}");
         }
     }
     say!(

@@ -9,8 +9,8 @@ use hsipack_format::geo::Unit;
 use hsipack_format::{Geo, Result};
 use hsipack_pack::convert::band_ranges;
 use hsipack_pack::info::{
-    BoxesReport, CubeReport, DatasetReport, MaskReport, ScalingReport, StackReport, TargetReport,
-    Values, Wavelengths,
+    BoxesReport, CubeReport, DatasetReport, ImageReport, MaskReport, ScalingReport, StackReport,
+    TargetReport, Values, Wavelengths,
 };
 use hsipack_pack::target::Target;
 use hsipack_store::mirror;
@@ -64,6 +64,7 @@ Keys of --json (null where unknown; wavelengths in nm, sizes in bytes, bands cou
             max_abs_wavelength_nm}
             masks[]{name,dtype,layers,class_names,stored_bytes}
             targets[]{name,dtype,channels,channel_names,unit,stored_bytes}
+            images[]{name,dtype,shape,ratio,band_names,wavelengths,unit,stored_bytes}
   class_pixels (with --count-classes): by mask, pixels classes[]{id,name,pixels,splits{NAME: pixels}}
   wavelengths: count min_nm max_nm order fwhm_nm        values: min max nan inf ignored
 
@@ -400,6 +401,9 @@ fn print_stack(stack: &StackReport) {
     for target in &stack.targets {
         line("target", target_text(target));
     }
+    for image in &stack.images {
+        line("further image", image_text(image));
+    }
 }
 
 fn codec(stack: &StackReport) -> String {
@@ -438,6 +442,27 @@ fn target_text(target: &TargetReport) -> String {
     let unit = target.unit.as_ref().map(|unit| format!(", in {unit}")).unwrap_or_default();
     let stored = output::bytes(target.stored_bytes);
     format!("{} ({}{unit}, {stored}){channels}", target.name, target.dtype)
+}
+
+fn image_text(image: &ImageReport) -> String {
+    let ImageReport { name, dtype, shape: [rows, columns, bands], .. } = image;
+    let ratio = match image.ratio {
+        [1, 1] => String::new(),
+        [finer, 1] => format!(", {finer} pixels for each of the cube along each axis"),
+        [_, coarser] => format!(", a pixel for {coarser} of the cube along each axis"),
+    };
+    let names = match &image.band_names {
+        Some(names) if !names.is_empty() && names.len() <= 8 => {
+            format!(": bands {}", names.join(", "))
+        }
+        _ => String::new(),
+    };
+    let waves = image.wavelengths.as_ref();
+    let waves = waves.map(|range| format!(", {} to {} nm", range.min_nm, range.max_nm));
+    let unit = image.unit.as_ref().map(|unit| format!(", in {unit}")).unwrap_or_default();
+    let stored = output::bytes(image.stored_bytes);
+    let shape = format!("{rows}x{columns}x{bands}");
+    format!("{name} ({dtype} {shape}{ratio}{}{unit}, {stored}){names}", waves.unwrap_or_default())
 }
 
 #[cfg(test)]

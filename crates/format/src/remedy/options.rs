@@ -36,7 +36,7 @@ options! {
     // Packing.
     Output "output", Append "append" flag, Resume "resume" flag, Plan "plan", Exclude "exclude",
     SkipErrors "skip_errors" flag, Mask "mask", MaskFile "mask_file", MaskFill "mask_fill", RemapClasses "remap_classes", ClassNames "class_names",
-    Target "target", MaskColors "mask_colors", MaskResample "mask_resample", AllTouched "all_touched" flag, Boxes "boxes",
+    Target "target", Image "image", Fit "fit", MaskColors "mask_colors", MaskResample "mask_resample", AllTouched "all_touched" flag, Boxes "boxes",
     Header "header", BandCenters "band_centers", BandsFrom "bands_from", Mosaic "mosaic", Table "table",
     TableKey "table_key", TableJoin "table_join", Unlisted "unlisted", LabelColumn "label_column", Name "name", Column "column",
     Prefix "prefix" flag, PathColumns "path_columns", Axes "axes", Dtype "dtype", Scale "scale", Fill "fill",

@@ -475,7 +475,9 @@ impl<L: TrainingLibrary> Kept<L> {
             labels: labels.clone(),
         };
         // The kept images and masks stay unchanged.
+        let further = self.batch.further_images().to_vec();
         let images = Images::new(image.clone(), masks.iter().map(named).collect());
+        let images = images.with_further(further);
         let augmented = library.apply(pipeline, images, &drawn)?;
         let masks = augmented.masks.into_iter().map(|mask| (mask.name, mask.labels)).collect();
         self.now = Now { image: augmented.image, masks };

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use hsipack_format::codec::TARGET_BLOCK;
-use hsipack_format::metadata::Made;
+use hsipack_format::metadata::{Made, Role};
 use hsipack_format::zarr::ArrayMeta;
 use hsipack_format::{
     Color, CubeShape, DType, Error, ErrorKind, Grid, MaskValue, Opt, Result, mask, remedy,
@@ -341,9 +341,10 @@ pub fn check_names(dataset: &Dataset, names: &[String], replace: Replace) -> Res
             return Err(Error::conflict(format!("two masks have the name {name}"))
                 .with_remedy("give each mask its own name"));
         }
-        if let Some(target) = dataset.stacks().iter().find_map(|stack| stack.target(name)) {
-            return Err(Error::conflict(format!("the dataset has a target {name}"))
-                .at(target.folder())
+        if let Some(other) = dataset.stacks().iter().find_map(|stack| stack.companion(name)) {
+            let role = other.role().map_or("target", Role::words);
+            return Err(Error::conflict(format!("the dataset has a {role} {name}"))
+                .at(other.folder())
                 .with_remedy("choose another name"));
         }
         let there: Vec<_> = dataset.stacks().iter().filter_map(|stack| stack.mask(name)).collect();

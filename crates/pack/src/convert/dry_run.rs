@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use hsipack_format::Result;
+use hsipack_format::metadata::Role;
 use hsipack_store::{Dataset, mirror, threads};
 use serde::Serialize;
 
@@ -26,7 +27,7 @@ pub struct Estimate {
     pub stacks: Vec<StackEstimate>,
     /// Bytes of the source files.
     pub source_bytes: u64,
-    /// Bytes of the packed values before compression, without masks and targets.
+    /// Bytes of the packed values before compression, without masks, targets and further images.
     pub packed_bytes: u64,
     /// Estimated bytes of the shards.
     pub stored_bytes: u64,
@@ -65,6 +66,8 @@ pub struct StackEstimate {
     pub masks: Vec<String>,
     /// Names of targets.
     pub targets: Vec<String>,
+    /// Further images with their types and bands.
+    pub images: Vec<String>,
 }
 
 /// Number of cubes of each stack of which one slab is packed to estimate the ratio.
@@ -138,7 +141,8 @@ fn stack_estimate(stack: &PlannedStack) -> StackEstimate {
         shards: (stack.existing + stack.samples.len()).div_ceil(stack.grid.samples_per_shard()),
         scale: stack.scale,
         masks: stack.masks.iter().map(|mask| format!("{} ({})", mask.name, mask.dtype)).collect(),
-        targets: stack.targets.iter().map(|target| target.name.clone()).collect(),
+        targets: stack.texts_of(Role::Target),
+        images: stack.texts_of(Role::Image),
     }
 }
 

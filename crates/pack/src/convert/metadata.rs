@@ -4,7 +4,7 @@
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::geo::cf;
 use hsipack_format::metadata::{
-    BandNotes, FWHM, IMAGE, MaskMeaning, Root, SAMPLES, SPLIT_STATS, WAVELENGTH,
+    BandNotes, FWHM, IMAGE, MaskMeaning, Role, Root, SAMPLES, SPLIT_STATS, WAVELENGTH,
 };
 use hsipack_format::samples::index::SAMPLES_INDEX;
 use hsipack_format::samples::{Sample, Samples, Written};
@@ -13,10 +13,10 @@ use hsipack_format::{DType, Geo, Grid, MaskValue, Result};
 use hsipack_store::{Dataset, Stack, bounded_read};
 use serde_json::{Map, Value, json};
 
+use super::companions::PlannedCompanion;
 use super::options::ValueOptions;
 use super::plan::{Plan, PlannedMask, PlannedStack};
 use super::stats::StackStats;
-use super::targets::{self, PlannedTarget};
 
 /// Makes the new content of a metadata file, from its name below the stack and its content.
 type ChangeFile<'a> = dyn Fn(&str, Vec<u8>) -> Result<Vec<u8>> + 'a;
@@ -60,12 +60,13 @@ impl Metadata {
         }
         self.add_array(name, IMAGE, &image);
         stack.masks.iter().for_each(|mask| self.add_mask(name, mask, len, geo));
-        for target in &stack.targets {
-            let mut meta = target_meta(target, len);
-            if let Some(geo) = geo {
+        for companion in &stack.companions {
+            let mut meta = companion_meta(companion, len);
+            // The coordinates are those of the pixels of the image.
+            if let Some(geo) = geo.filter(|_| companion.meaning.ratio.is_same()) {
                 cf::refer(&mut meta.attributes, geo);
             }
-            self.add_array(name, &target.name, &meta);
+            self.add_array(name, &companion.name, &meta);
         }
         for (array, values, long_name) in [
             (WAVELENGTH, &stack.wavelength, "band centre"),
@@ -142,9 +143,10 @@ impl Metadata {
         let folder = base.path().join(&stack.name);
         let masks = stack.masks.iter().map(|mask| mask.name());
         let masks = masks.filter(|mask| !replaced.contains(mask));
-        let targets = stack.targets.iter().map(|target| target.name());
+        let companions = stack.companions.iter().map(|companion| companion.name());
         let geo = stack.geo_arrays.iter().copied();
-        let arrays = [IMAGE, WAVELENGTH, FWHM].into_iter().chain(geo).chain(masks).chain(targets);
+        let arrays =
+            [IMAGE, WAVELENGTH, FWHM].into_iter().chain(geo).chain(masks).chain(companions);
         let files =
             arrays.map(|array| format!("{array}/zarr.json")).chain(["zarr.json".to_owned()]);
         for file in files {
@@ -290,24 +292,33 @@ fn mask_meta(mask: &PlannedMask, len: usize) -> ArrayMeta {
     }
 }
 
-fn target_meta(target: &PlannedTarget, len: usize) -> ArrayMeta {
-    let (grid, axes) = (&target.grid, target.axes());
-    let shape = grid.shape();
-    // Targets of one stack may differ in their number of channels, so each has a dimension of its own.
-    let channels = format!("{}_k", target.name);
+fn companion_meta(companion: &PlannedCompanion, len: usize) -> ArrayMeta {
+    let PlannedCompanion { name, grid, meaning, .. } = companion;
+    let (axes, shape) = (companion.axes(), grid.shape());
+    // Companions of one stack may differ in their bands and resolutions, so each has dimensions of its own for these.
+    let named = |dimension: &str| format!("{name}_{dimension}");
+    let pixels = match meaning.ratio.is_same() {
+        true => ["y", "x"].map(str::to_owned),
+        false => ["y", "x"].map(named),
+    };
+    let bands = named(match meaning.role {
+        Role::Target => "k",
+        Role::Image => "band",
+    });
+    let dimensions = ["sample", pixels[0].as_str(), pixels[1].as_str(), bands.as_str()];
     let lengths = |[samples, rows, columns]: [u64; 3]| {
         [samples, rows, columns, shape.bands as u64][..axes].to_vec()
     };
     let mut attributes = Map::new();
-    target.meaning.write(&mut attributes);
+    meaning.write(&mut attributes);
     ArrayMeta {
         shape: lengths([len as u64, shape.rows as u64, shape.columns as u64]),
-        dtype: targets::DTYPE,
+        dtype: companion.dtype,
         file_shape: lengths(file_shape(grid)),
         chunk_shape: Some(lengths(chunk_shape(grid))),
-        codecs: ChunkCodecs { compression: Some(target.codec), checksum: true },
+        codecs: ChunkCodecs { compression: Some(companion.codec), checksum: true },
         fill_value: json!("NaN"),
-        dimension_names: names(&["sample", "y", "x", channels.as_str()][..axes]),
+        dimension_names: names(&dimensions[..axes]),
         attributes,
     }
 }

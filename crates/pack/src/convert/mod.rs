@@ -11,7 +11,8 @@
 //! | `stats.rs` | per-band statistics and quantisation error |
 //! | `bad_bands.rs` | bands that are marked bad or have no values |
 //! | `masks.rs` | class ids and boolean layers, and where their files are |
-//! | `targets.rs` | floats for each pixel, and where their files are |
+//! | `companions.rs` | targets and further images, and where their files are |
+//! | `fit.rs` | brings companions of another resolution to the grid of their cubes |
 //! | `assignment.rs` | options of the form `NAME=VALUE` |
 //! | `classes.rs`, `class_ids.rs` | new ids and names for the classes of mask files |
 //! | `boxes.rs` | bounding boxes as columns of samples |
@@ -38,10 +39,12 @@ pub(crate) mod cast;
 mod class_files;
 mod class_ids;
 pub(crate) mod classes;
+pub(crate) mod companions;
 mod dry_run;
 pub(crate) mod encode;
 mod engine;
 mod file_columns;
+mod fit;
 pub(crate) mod header;
 pub(crate) mod masks;
 pub(crate) mod metadata;
@@ -58,17 +61,17 @@ pub(crate) mod shards;
 pub(crate) mod shared_geo;
 pub(crate) mod staging;
 pub mod stats;
-pub(crate) mod targets;
 pub(crate) mod transform;
 
 pub use assignment::Assignment;
 pub use bad_bands::{BadBands, band_ranges};
 pub use classes::{ClassName, NewClass, OldClass, OptionOfClass, OtherValue};
+pub(crate) use companions::CompanionReader;
+pub use companions::{CompanionOption, PlannedCompanion};
 pub use dry_run::{Estimate, StackEstimate, dry_run};
+pub use fit::FitMethod;
 pub use masks::{CubeOfMask, MaskGroup, MaskReader, groups as mask_groups};
 pub use options::*;
 pub(crate) use options::{one_or_several, words};
 pub(crate) use run::output_exists;
 pub use run::{PackedColumns, PackedStack, Report, WorstError, convert};
-pub use targets::PlannedTarget;
-pub(crate) use targets::TargetReader;

@@ -74,6 +74,12 @@ pub(super) fn recipe(options: &ConvertOptions) -> Value {
     if !options.target.is_empty() {
         recipe["targets"] = json!(options.target);
     }
+    if !options.image.is_empty() {
+        recipe["images"] = json!(options.image);
+    }
+    if let Some(fit) = options.fit {
+        recipe["fit"] = json!(fit);
+    }
     recipe
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use hsipack_format::checksums::Hasher;
-use hsipack_format::metadata::Root;
+use hsipack_format::metadata::{Role, Root};
 use hsipack_format::samples::{Sample, Samples, SourceRecord};
 use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
 use hsipack_store::remote::{self, is_url};
@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::bad_bands::{self, BadBands};
+use super::companions::PlannedCompanion;
 use super::engine::{self, Outcome, SampleRecord};
 use super::metadata::{self, Metadata};
 use super::options::{ConvertOptions, Mode, Normalize};
@@ -83,6 +84,8 @@ pub struct PackedStack {
     pub masks: Vec<String>,
     /// Names of the targets.
     pub targets: Vec<String>,
+    /// Further images with their types and bands, such as `rgb (float16, 3 bands)`.
+    pub images: Vec<String>,
 }
 
 /// How many packed cubes have a label or a split, and their boxes.
@@ -125,7 +128,8 @@ fn packed_stack(stack: &PlannedStack) -> PackedStack {
         cubes: stack.samples.len(),
         wavelengths: stack.wavelength.as_ref().map(range),
         masks: stack.masks.iter().map(|mask| format!("{} ({})", mask.name, mask.dtype)).collect(),
-        targets: stack.targets.iter().map(|target| target.name.clone()).collect(),
+        targets: stack.texts_of(Role::Target),
+        images: stack.texts_of(Role::Image),
     }
 }
 
@@ -343,7 +347,7 @@ impl Serialize for Identified<'_> {
         serializer.collect_seq(self.0.iter().map(|sample| {
             let PlannedSample { name, input, stack, index, fingerprint, columns, .. } = sample;
             let masks = sample.masks.iter().map(Option::as_ref);
-            let arrays: Vec<_> = masks.chain(sample.targets.iter().map(Some)).collect();
+            let arrays: Vec<_> = masks.chain(sample.companions.iter().map(Some)).collect();
             (name, input.text(), stack, index, fingerprint, columns, arrays)
         }))
     }
@@ -520,9 +524,9 @@ pub(super) fn report(
         .iter()
         .map(|stack| {
             let shape = stack.grid.shape();
-            let targets = stack.targets.iter().map(|target| target.grid.shape().values());
-            let targets = targets.sum::<usize>() * super::targets::DTYPE.size();
-            stack.samples.len() * (shape.values() * size + shape.pixels() * masks(stack) + targets)
+            let companions = stack.companions.iter().map(PlannedCompanion::sample_bytes);
+            let beside = shape.pixels() * masks(stack) + companions.sum::<usize>();
+            stack.samples.len() * (shape.values() * size + beside)
         })
         .sum();
     let bad_bands = bad_bands::find(plan, Some(&outcome.stacks));

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use hsipack_format::geo::Unit;
-use hsipack_format::metadata::{MaskMeaning, TargetMeaning};
+use hsipack_format::metadata::{MaskMeaning, Role};
 use hsipack_format::samples::Keys;
 use hsipack_format::samples::boxes::{self, BOX_LABELS, BOXES, label_text};
-use hsipack_format::{Command, Result, Samples, colors, remedy};
+use hsipack_format::{Command, Error, Result, Samples, colors, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::remote::is_url;
 use hsipack_store::{Dataset, Stack};
@@ -167,6 +167,8 @@ pub struct StackReport {
     pub masks: Vec<MaskReport>,
     /// Its targets.
     pub targets: Vec<TargetReport>,
+    /// Its further images.
+    pub images: Vec<ImageReport>,
 }
 
 /// How chunks are compressed.
@@ -221,6 +223,27 @@ pub struct MaskReport {
     pub stored_bytes: u64,
 }
 
+/// One further image.
+#[derive(Clone, Debug, Serialize)]
+pub struct ImageReport {
+    /// Its name.
+    pub name: String,
+    /// Type of the values.
+    pub dtype: &'static str,
+    /// Rows, columns and bands.
+    pub shape: [usize; 3],
+    /// Its pixels for pixels of the cubes, along each axis: `[2, 1]` if it has twice as many rows and columns.
+    pub ratio: [u32; 2],
+    /// Names of the bands, if they are known.
+    pub band_names: Option<Vec<String>>,
+    /// Range of its wavelengths, if they are known.
+    pub wavelengths: Option<Wavelengths>,
+    /// Unit of the values, if it is known.
+    pub unit: Option<String>,
+    /// Bytes of its shards.
+    pub stored_bytes: u64,
+}
+
 /// One target.
 #[derive(Clone, Debug, Serialize)]
 pub struct TargetReport {
@@ -251,7 +274,8 @@ impl DatasetReport {
         let stored = |stack: &StackReport| {
             let masks = stack.masks.iter().map(|mask| mask.stored_bytes);
             let targets = stack.targets.iter().map(|target| target.stored_bytes);
-            stack.stored_bytes + masks.chain(targets).sum::<u64>()
+            let images = stack.images.iter().map(|image| image.stored_bytes);
+            stack.stored_bytes + masks.chain(targets).chain(images).sum::<u64>()
         };
         let stored_bytes = stacks.iter().map(stored).sum();
         let images: u64 = stacks.iter().map(|stack| stack.uncompressed_bytes).sum();
@@ -374,7 +398,9 @@ impl StackReport {
             })
         };
         let target = |target: &ChunkArray| {
-            let TargetMeaning { channel_names, unit } = target.meta().target_meaning();
+            let meaning = target.meta().companion_meaning();
+            let (channel_names, unit) =
+                meaning.map(|meaning| (meaning.band_names, meaning.unit)).unwrap_or_default();
             Ok(TargetReport {
                 name: target.name().to_owned(),
                 dtype: target.meta().dtype.name(),
@@ -382,6 +408,24 @@ impl StackReport {
                 channel_names,
                 unit,
                 stored_bytes: stored_bytes(target)?,
+            })
+        };
+        let further = |image: &ChunkArray| {
+            let (shape, ratio) = (image.shape(), image.ratio());
+            let meaning = image.meta().companion_meaning();
+            let meaning = meaning.ok_or_else(|| Error::bug("a further image without a meaning"))?;
+            Ok(ImageReport {
+                name: image.name().to_owned(),
+                dtype: image.meta().dtype.name(),
+                shape: [shape.rows, shape.columns, shape.bands],
+                ratio: [ratio.finer(), ratio.coarser()],
+                band_names: meaning.band_names,
+                wavelengths: Wavelengths::of(
+                    meaning.wavelength.as_deref(),
+                    meaning.fwhm.as_deref(),
+                ),
+                unit: meaning.unit,
+                stored_bytes: stored_bytes(image)?,
             })
         };
         Ok(Self {
@@ -409,7 +453,8 @@ impl StackReport {
             values: stats.as_ref().map(|stats| Values::of_stats(stats, image.scaling())),
             quantisation: stats.and_then(|stats| quantisation(&stats, stack)),
             masks: stack.masks.iter().map(mask).collect::<Result<_>>()?,
-            targets: stack.targets.iter().map(target).collect::<Result<_>>()?,
+            targets: stack.companions_of(Role::Target).map(target).collect::<Result<_>>()?,
+            images: stack.companions_of(Role::Image).map(further).collect::<Result<_>>()?,
         })
     }
 }

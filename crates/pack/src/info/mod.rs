@@ -14,7 +14,7 @@ mod values;
 
 pub use cube::{CubeReport, ScalingReport};
 pub use dataset::{
-    BoxesReport, CodecReport, DatasetReport, Earlier, Georeferenced, MaskReport, Quantisation,
-    StackReport, TargetReport,
+    BoxesReport, CodecReport, DatasetReport, Earlier, Georeferenced, ImageReport, MaskReport,
+    Quantisation, StackReport, TargetReport,
 };
 pub use values::{Values, Wavelengths};

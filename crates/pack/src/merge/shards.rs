@@ -12,11 +12,11 @@ use hsipack_store::Dataset;
 use hsipack_store::dataset::{ChunkArray, RowScratch};
 
 use super::stacks::MergedStack;
+use crate::convert::PlannedCompanion;
 use crate::convert::encode::{Encoded, Encoder};
 use crate::convert::metadata::mask_codec;
 use crate::convert::plan::PlannedMask;
 use crate::convert::shards::{FinishedFile, ShardWriter};
-use crate::convert::{PlannedTarget, targets};
 use crate::progress::Progress;
 
 /// The shards that were written so far.
@@ -36,7 +36,7 @@ struct Merged<'a> {
     grid: Grid,
     rank: usize,
     value_size: usize,
-    /// The arrays that it consists of, each with the number of its samples; a mask or target may be missing.
+    /// The arrays that it consists of, each with the number of its samples; a mask or companion may be missing.
     parts: Vec<(Option<&'a ChunkArray>, usize)>,
     /// The values of samples of a dataset without the array.
     fill: Fill<'a>,
@@ -49,8 +49,8 @@ enum Fill<'a> {
     Nothing,
     /// It is a mask: one class id.
     Ids(&'a PlannedMask),
-    /// It is a target: NaN.
-    Nan(&'a PlannedTarget),
+    /// It is a companion: NaN.
+    Nan(&'a PlannedCompanion),
 }
 
 impl<'a> Shards<'a> {
@@ -87,14 +87,15 @@ impl<'a> Shards<'a> {
             };
             self.write_array(&merged)?;
         }
-        for target in &stack.planned.targets {
+        for companion in &stack.planned.companions {
+            let name = &companion.name;
             let merged = Merged {
-                folder: folder.join(&target.name),
-                grid: target.grid,
-                rank: target.axes(),
-                value_size: targets::DTYPE.size(),
-                parts: parts().map(|part| (part.target(&target.name), part.image.len())).collect(),
-                fill: Fill::Nan(target),
+                folder: folder.join(name),
+                grid: companion.grid,
+                rank: companion.axes(),
+                value_size: companion.dtype.size(),
+                parts: parts().map(|part| (part.companion(name), part.image.len())).collect(),
+                fill: Fill::Nan(companion),
             };
             self.write_array(&merged)?;
         }
@@ -174,12 +175,13 @@ impl<'a> Shards<'a> {
                         filled.as_ref().ok_or_else(|| Error::bug("a mask without ids"))?;
                     put(&mut writer, first, encoded)?;
                 }
-                (None, Fill::Nan(target)) => {
+                (None, Fill::Nan(companion)) => {
                     if filled.is_none() {
-                        filled = Some(encoder.encode_nan(grid, &target.codec, targets::DTYPE)?);
+                        let (codec, dtype) = (&companion.codec, companion.dtype);
+                        filled = Some(encoder.encode_nan(grid, codec, dtype)?);
                     }
                     let encoded =
-                        filled.as_ref().ok_or_else(|| Error::bug("a target without values"))?;
+                        filled.as_ref().ok_or_else(|| Error::bug("a companion without values"))?;
                     put(&mut writer, first, encoded)?;
                 }
                 (_, Fill::Nothing | Fill::Nan(_)) => {

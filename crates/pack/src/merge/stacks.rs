@@ -10,7 +10,7 @@ use hsipack_store::{Dataset, Stack};
 use super::MergeOptions;
 use crate::convert::plan::{MOST_SPLITS, PlannedMask, PlannedStack, values_of};
 use crate::convert::stats::StackStats;
-use crate::convert::{KeepBits, PlannedTarget, ValueOptions, classes, masks, shared_geo, targets};
+use crate::convert::{KeepBits, PlannedCompanion, ValueOptions, classes, masks, shared_geo};
 
 /// A stack of the merged dataset.
 pub(super) struct MergedStack {
@@ -61,7 +61,7 @@ pub(super) fn merged(
             parts.entry(&stack.name).or_default().push(number);
         }
     }
-    let (masks, targets) = (Masks::of(datasets, options)?, Targets::of(datasets)?);
+    let (masks, companions) = (Masks::of(datasets, options)?, Companions::of(datasets)?);
     parts
         .into_iter()
         .map(|(name, parts)| {
@@ -69,7 +69,7 @@ pub(super) fn merged(
                 .iter()
                 .filter_map(|part| Some((&datasets[*part], datasets[*part].stack(name)?)));
             let own: Vec<(&Dataset, &Stack)> = own.collect();
-            let (planned, values) = planned(&own, &masks, &targets, options, notes)?;
+            let (planned, values) = planned(&own, &masks, &companions, options, notes)?;
             let (stats, geo) = (stats(&own, options, notes)?, geo(&own)?);
             Ok(MergedStack { planned, values, stats, geo, parts })
         })
@@ -113,7 +113,7 @@ fn differs(what: &str, one: &Stack, other: &Stack, values: [String; 2]) -> Error
 fn planned(
     own: &[(&Dataset, &Stack)],
     masks: &Masks,
-    targets: &Targets,
+    companions: &Companions,
     options: &MergeOptions,
     notes: &mut Vec<String>,
 ) -> Result<(PlannedStack, ValueOptions)> {
@@ -163,7 +163,7 @@ fn planned(
         good_bands: band_notes.good_bands,
         band_names: band_notes.band_names,
         masks: masks.planned(own, &grid)?,
-        targets: targets.planned(own, &grid)?,
+        companions: companions.planned(own, &grid)?,
     };
     let values = ValueOptions {
         dtype: image.meta().dtype,
@@ -340,64 +340,94 @@ impl Masks {
     }
 }
 
-/// The targets of all stacks.
-struct Targets {
-    all: Vec<PlannedTarget>,
+/// The companions of all stacks.
+struct Companions {
+    all: Vec<PlannedCompanion>,
 }
 
-impl Targets {
-    /// The targets of all datasets. Their layout is that of no stack yet.
+impl Companions {
+    /// The companions of all datasets. Their layout is that of no stack yet.
     fn of(datasets: &[Dataset]) -> Result<Self> {
-        let mut all: BTreeMap<String, PlannedTarget> = BTreeMap::new();
+        let mut all: BTreeMap<String, PlannedCompanion> = BTreeMap::new();
         let stacks = || datasets.iter().flat_map(Dataset::stacks);
-        for target in stacks().flat_map(|stack| &stack.targets) {
-            let channels = target.shape().bands;
-            let planned = PlannedTarget {
-                name: target.name().to_owned(),
-                grid: *target.grid(),
-                codec: codec(target)?,
-                meaning: target.meta().target_meaning(),
+        for array in stacks().flat_map(|stack| &stack.companions) {
+            let meaning = array.meta().companion_meaning();
+            let companion = PlannedCompanion {
+                name: array.name().to_owned(),
+                dtype: array.meta().dtype,
+                grid: *array.grid(),
+                codec: codec(array)?,
+                meaning: meaning.ok_or_else(|| Error::bug("a companion without a role"))?,
             };
-            let first = all.entry(target.name().to_owned()).or_insert(planned);
-            let ours = first.grid.shape().bands;
-            let is_mask = stacks().any(|stack| stack.mask(target.name()).is_some());
+            let first = all.entry(companion.name.clone()).or_insert_with(|| companion.clone());
+            let is_mask = stacks().any(|stack| stack.mask(array.name()).is_some());
+            let (ours, bands) = (first.grid.shape().bands, companion.grid.shape().bands);
+            let role = companion.meaning.role;
             let what = match () {
                 () if is_mask => "is a mask in another dataset".to_owned(),
-                () if target.meta().dtype != targets::DTYPE => {
-                    format!("is {}, not {}", target.meta().dtype, targets::DTYPE)
+                () if first.meaning.role != role => {
+                    format!("is a {} in another stack or dataset", first.meaning.role.words())
                 }
-                () if ours != channels => {
-                    format!("has {channels} channels here, but {ours} in another stack or dataset")
+                () if ours != bands => {
+                    let name = role.bands();
+                    format!("has {bands} {name}s here, but {ours} in another stack or dataset")
                 }
-                () if first.meaning != target.meta().target_meaning() => {
-                    "has another unit or other channels than in another stack or dataset".to_owned()
+                () if first.dtype != companion.dtype => {
+                    format!(
+                        "is {} here, but {} in another stack or dataset",
+                        companion.dtype, first.dtype
+                    )
+                }
+                () if first.meaning.ratio != companion.meaning.ratio => format!(
+                    "has {} times the rows and columns of its cubes here, but {} times in another stack or dataset",
+                    companion.meaning.ratio, first.meaning.ratio
+                ),
+                () if first.meaning != companion.meaning => {
+                    let name = role.bands();
+                    format!("has another unit or other {name}s than in another stack or dataset")
                 }
                 () => continue,
             };
-            return Err(Error::conflict(format!("target {} {what}", target.name()))
-                .at(target.folder())
+            return Err(Error::conflict(format!("{} {} {what}", role.words(), companion.name))
+                .at(array.folder())
                 .with_remedy("pack one of the datasets again"));
         }
-        Ok(Self { all: all.into_values().collect() })
+        let mut all: Vec<PlannedCompanion> = all.into_values().collect();
+        all.sort_by_key(|companion| companion.meaning.role);
+        Ok(Self { all })
     }
 
-    /// The targets of a stack whose images have the grid `image`.
-    fn planned(&self, own: &[(&Dataset, &Stack)], image: &Grid) -> Result<Vec<PlannedTarget>> {
-        let targets = self.all.iter().map(|target| {
-            let shape = CubeShape { bands: target.grid.shape().bands, ..image.shape() };
-            let all = own.iter().filter_map(|(_, stack)| stack.target(&target.name));
+    /// The companions of a stack whose images have the grid `image`.
+    fn planned(&self, own: &[(&Dataset, &Stack)], image: &Grid) -> Result<Vec<PlannedCompanion>> {
+        let companions = self.all.iter().map(|companion| {
+            let (name, ratio) = (&companion.name, companion.meaning.ratio);
+            let length = |length: usize| {
+                ratio.length(length).ok_or_else(|| {
+                    Error::conflict(format!(
+                        "further image {name} has {ratio} times the rows and columns of its cubes, which is not whole for cubes of {}",
+                        image.shape()
+                    ))
+                    .with_remedy("merge datasets whose cubes have the same shape")
+                })
+            };
+            let shape = CubeShape {
+                rows: length(image.shape().rows)?,
+                columns: length(image.shape().columns)?,
+                bands: companion.grid.shape().bands,
+            };
+            let all = own.iter().filter_map(|(_, stack)| stack.companion(name));
             let Some(first) = all.clone().next() else {
                 // No part of the stack has it, so all its values are missing.
-                let tile = Tile::slab(shape, targets::DTYPE.size(), TARGET_CHUNK);
+                let tile = Tile::slab(shape, companion.dtype.size(), TARGET_CHUNK);
                 let grid = Grid::new(shape, tile, image.samples_per_shard())?;
-                return Ok(PlannedTarget { grid, ..target.clone() });
+                return Ok(PlannedCompanion { grid, ..companion.clone() });
             };
             let tile = first.grid().tile();
             for other in all {
                 if other.grid().tile() != tile || compression(other) != compression(first) {
                     return Err(Error::conflict(format!(
-                        "target {} has other chunks, or is compressed in another way, than in {}",
-                        target.name,
+                        "{} {name} has other chunks, or is compressed in another way, than in {}",
+                        companion.meaning.role.words(),
                         first.folder().display()
                     ))
                     .at(other.folder())
@@ -405,8 +435,8 @@ impl Targets {
                 }
             }
             let grid = Grid::new(shape, tile, image.samples_per_shard())?;
-            Ok(PlannedTarget { grid, codec: codec(first)?, ..target.clone() })
+            Ok(PlannedCompanion { grid, codec: codec(first)?, ..companion.clone() })
         });
-        targets.collect()
+        companions.collect()
     }
 }

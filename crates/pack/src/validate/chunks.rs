@@ -33,7 +33,7 @@ struct Found {
 /// Results for the chunks of a share of one stack's samples.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct StackFound {
-    /// Damaged chunks, by array: the image, then masks and targets.
+    /// Damaged chunks, by array: the image, then masks and companions.
     damaged: Vec<Vec<Problem>>,
     /// Samples whose values differ from what was recorded.
     records: Vec<Problem>,
@@ -267,7 +267,7 @@ impl<'a> Worker<'a> {
         }
         self.found.chunks += 1;
         self.found.bytes += decoded.len() as u64;
-        // Statistics are recorded for images only: any bits of a mask are valid class ids, and any float is one of a target.
+        // Statistics are recorded for images only: any bits of a mask are valid class ids, and any float is one of a companion.
         if self.array.name() == self.of.stack.image.name() {
             self.count(index, chunk);
         }

@@ -7,8 +7,9 @@ use hsipack_format::{
 };
 use hsipack_store::Dataset;
 use hsipack_store::remote::is_url;
+use serde_json::Value;
 
-use crate::convert::{Assignment, MaskOption, ValueOptions};
+use crate::convert::{Assignment, CompanionOption, FitMethod, MaskOption, ValueOptions};
 use crate::input::{ARRAY, Input};
 
 /// The record of one conversion or append.
@@ -17,8 +18,8 @@ pub struct Recipe {
     pub values: ValueOptions,
     /// The masks.
     pub masks: Vec<MaskOption>,
-    /// The targets.
-    pub targets: Vec<Assignment>,
+    /// The companions: the targets, then the further images.
+    pub companions: Vec<CompanionOption>,
     /// The class id of cubes without a mask.
     pub mask_fill: Option<u16>,
     /// The first sample that was not made this way. The recipe applies to all samples from the `until` of the previous
@@ -46,15 +47,23 @@ pub fn read(dataset: &Dataset) -> Result<Vec<Recipe>> {
         Ok(Recipe {
             values: ValueOptions::from_record(part("values")).map_err(|_| missing())?,
             masks: serde_json::from_value(part("masks")).map_err(|_| missing())?,
-            targets: match recipe.get("targets") {
-                Some(targets) => serde_json::from_value(targets.clone()).map_err(|_| missing())?,
-                None => Vec::new(),
-            },
+            companions: companions(recipe).ok_or_else(missing)?,
             mask_fill: serde_json::from_value(part("mask_fill")).map_err(|_| missing())?,
             until,
         })
     });
     recipes.collect()
+}
+
+/// The companions of a recipe; `None` if the recipe is malformed.
+fn companions(recipe: &Value) -> Option<Vec<CompanionOption>> {
+    let assignments = |key: &str| -> Option<Vec<Assignment>> {
+        let listed = recipe.get(key).cloned();
+        listed.map_or(Some(Vec::new()), |listed| serde_json::from_value(listed).ok())
+    };
+    let fit = recipe.get("fit").cloned();
+    let fit: Option<FitMethod> = fit.map(serde_json::from_value).transpose().ok()?;
+    Some(CompanionOption::all(&assignments("targets")?, &assignments("images")?, fit))
 }
 
 /// The recipe of sample `id`.

@@ -6,7 +6,7 @@ use hsipack_store::Stack;
 use hsipack_store::dataset::{ChunkArray, RowScratch};
 
 use super::recipe::Recipe;
-use crate::convert::TargetReader;
+use crate::convert::CompanionReader;
 use crate::convert::plan;
 use crate::convert::transform::{Scratch, Transform};
 use crate::input::Input;
@@ -54,9 +54,9 @@ impl<'a> Reproduction<'a> {
         Ok(Self { source, transform, array: &stack.image, index: sample.index })
     }
 
-    /// The same for the target in `array`.
-    pub fn of_target(sample: &Sample, array: &'a ChunkArray, reader: TargetReader) -> Self {
-        let (source, transform) = reader.into_values();
+    /// The same for the companion in `array`.
+    pub fn of_companion(sample: &Sample, array: &'a ChunkArray, reader: CompanionReader) -> Self {
+        let (source, transform) = reader.into_values(array.meta().dtype);
         Self { source, transform, array, index: sample.index }
     }
 

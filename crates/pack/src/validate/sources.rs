@@ -15,7 +15,7 @@ use super::recipe::{self, Recipe};
 use super::reproduction::{Memory, Reproduction};
 use super::share::Share;
 use super::{Problem, ProblemKind, ValidateOptions, stopped};
-use crate::convert::TargetReader;
+use crate::convert::CompanionReader;
 use crate::convert::masks::{self, CubeOfMask, MaskReader};
 use crate::convert::plan;
 use crate::fingerprint::fingerprint;
@@ -131,7 +131,7 @@ impl Comparer<'_> {
             some => some,
         };
         let difference = match difference {
-            None => self.compare_targets(sample, stack, recipe, &input)?,
+            None => self.compare_companions(sample, stack, recipe, &input)?,
             some => some,
         };
         let source = plan::open_source(&input, &recipe.values)?;
@@ -164,21 +164,23 @@ impl Comparer<'_> {
         self.compare_values(&both, "band")
     }
 
-    fn compare_targets(
+    fn compare_companions(
         &mut self,
         sample: &Sample,
         stack: &Stack,
         recipe: &Recipe,
         input: &Input,
     ) -> Result<Option<String>> {
-        for target in &recipe.targets {
-            let Some(array) = stack.target(&target.name) else { continue };
-            let shape = array.shape();
+        for companion in &recipe.companions {
+            let Some(array) = stack.companion(&companion.name) else { continue };
+            let shape = stack.image.shape();
             let (rows, columns) = (shape.rows, shape.columns);
             let cube = CubeOfMask { input, rows, columns, geo: sample.geo.as_ref() };
-            let both = Reproduction::of_target(sample, array, TargetReader::open(target, cube)?);
-            if let Some(difference) = self.compare_values(&both, "channel")? {
-                return Ok(Some(format!("target {}: {difference}", target.name)));
+            let reader = CompanionReader::open(companion, cube)?;
+            let both = Reproduction::of_companion(sample, array, reader);
+            if let Some(difference) = self.compare_values(&both, companion.role.bands())? {
+                let (role, name) = (companion.role.words(), &companion.name);
+                return Ok(Some(format!("{role} {name}: {difference}")));
             }
         }
         Ok(None)

@@ -9,6 +9,7 @@ mod conversion;
 mod damage;
 mod export;
 mod grids;
+mod images;
 mod index;
 mod inputs;
 mod look;

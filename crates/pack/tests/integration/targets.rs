@@ -85,8 +85,9 @@ fn targets_are_packed_bit_for_bit() {
             }
         }
     }
-    let meaning = dataset.stacks()[0].target("shares").unwrap().meta().target_meaning();
-    assert_eq!(meaning.channel_names.unwrap(), ["a", "b", "c"]);
+    let target = dataset.stacks()[0].target("shares").unwrap();
+    let meaning = target.meta().companion_meaning().unwrap();
+    assert_eq!(meaning.band_names.unwrap(), ["a", "b", "c"]);
     let report = DatasetReport::new(&dataset).unwrap();
     assert_eq!((report.stacks[0].targets.len(), report.stacks[0].targets[1].channels), (2, 3));
     let checked = check(&out, true);

@@ -57,7 +57,7 @@ from hsipack.crops import (  # noqa: E402
     WholeCubes,
     Windows,
 )
-from hsipack.dataset import Dataset, Mask, Stack, Target  # noqa: E402
+from hsipack.dataset import Dataset, Image, Mask, Stack, Target  # noqa: E402
 from hsipack.dataset import open as open  # noqa: E402
 from hsipack.diagnosis import Diagnosis, diagnose  # noqa: E402
 from hsipack.loader import Loader  # noqa: E402
@@ -132,6 +132,7 @@ __all__ = [
     "Estimate",
     "FileError",
     "GridCrop",
+    "Image",
     "LabelSplit",
     "LabelledPatches",
     "Loader",

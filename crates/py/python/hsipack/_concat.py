@@ -230,7 +230,10 @@ def mix(datasets: Mapping[str, Any], weights: Mapping[str, float] | str = "size"
     parts = [part if isinstance(part, Dataset) else Dataset(part) for part in datasets.values()]
     for part in parts[1:]:
         _check_read_alike(parts[0], part)
-    if any("source" in {*part.masks, *part.targets, *part._column_names} for part in parts):
+    if any(
+        "source" in {*part.masks, *part.targets, *part.images, *part._column_names}
+        for part in parts
+    ):
         raise ConflictError(
             "a mask or column is named 'source', a key of batches",
             remedy="leave it out with ds.with_masks or ds.select(columns=…)",
@@ -341,6 +344,12 @@ def _check_read_alike(one: Dataset, other: Dataset) -> None:
         raise ConflictError(
             f"datasets with targets {one.targets} and {other.targets}: {one.path} and {other.path}",
             remedy="read the same targets of all: ds.with_targets(…)",
+        )
+    if one.images != other.images:
+        raise ConflictError(
+            f"datasets with further images {one.images} and {other.images}: {one.path} and "
+            f"{other.path}",
+            remedy="read the same further images of all: ds.with_images(…)",
         )
     if one.masks != other.masks:
         raise ConflictError(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,7 @@ class Cube:
         unit: the unit of wavelengths and FWHM, as an ENVI header names it.
         masks: arrays (rows, columns) by mask and layer; layer None for class ids.
         targets: arrays (rows, columns) or (rows, columns, channels) by target.
+        images: arrays (rows, columns, bands) by further image, whose rows and columns may differ.
         geo: geographic position of the pixels, as JSON, or None.
         more: the columns of the sample.
     """
@@ -51,6 +53,7 @@ class Cube:
     unit: str
     masks: dict[tuple[str, str | None], npt.NDArray[np.generic]]
     targets: dict[str, npt.NDArray[np.generic]]
+    images: dict[str, npt.NDArray[np.generic]]
     geo: str | None
     more: dict[str, Any]
 
@@ -90,11 +93,16 @@ class Cube:
         unit = "nanometres" if wavelengths is None else _hsipack.wavelength_unit(wavelengths)
         masks = _masks(name, rest.pop("masks", None), array)
         targets = _targets(name, rest.pop("targets", None), array.shape[:2])
-        if clash := sorted({mask for mask, _ in masks} & set(targets)):
-            what = f"cube {name!r} has a mask and a target with the name {clash[0]!r}"
-            raise ConflictError(what, remedy="rename one of them")
+        images = _images(name, rest.pop("images", None), array.shape[:2])
+        kinds = {"a mask": {mask for mask, _ in masks}, "a target": set(targets)}
+        kinds["a further image"] = set(images)
+        for (one, ours), (other, theirs) in itertools.combinations(kinds.items(), 2):
+            if clash := sorted(ours & theirs):
+                what = f"cube {name!r} has {one} and {other} with the name {clash[0]!r}"
+                raise ConflictError(what, remedy="rename one of them")
         geo = _geo.of_cube(name, rest.pop("geo", None))
-        return cls(name, array, per_band, unit, masks, targets, geo, _columns(name, rest))
+        columns = _columns(name, rest)
+        return cls(name, array, per_band, unit, masks, targets, images, geo, columns)
 
     def layers(self) -> dict[str, list[str] | None]:
         """The layers of every mask; None for masks of class ids."""
@@ -262,7 +270,10 @@ def _plain(name: str, column: str, given: Any) -> bool | int | float | str | Non
     remedy = "a column has numbers, booleans, texts, None, or lists of them"
     if not isinstance(value, bool | int | float | str):
         if hasattr(value, "shape"):
-            remedy += '; for a mask, give "masks": {name: array}, for a target, "targets"'
+            remedy += (
+                '; for a mask, give "masks": {name: array}, for a target, "targets", for another '
+                'image, "images"'
+            )
         raise ArgumentTypeError(what, remedy=remedy)
     if isinstance(value, str):
         _check_text(f"cube {name!r}: {column}", value)
@@ -334,31 +345,64 @@ def _masks(
 
 def _targets(name: str, targets: Any, shape: tuple[int, ...]) -> dict[str, npt.NDArray[np.generic]]:
     """Targets of a cube by name, in types that conversions read."""
-    if _is_missing(targets):
-        return {}
-    if not isinstance(targets, Mapping):
-        remedy = "give arrays (rows, columns) or (rows, columns, channels) by the targets' names"
-        raise ArgumentTypeError(f"cube {name!r}: targets={_options.shown(targets)}", remedy=remedy)
-    made: dict[str, npt.NDArray[np.generic]] = {}
-    for key, values in targets.items():
-        target = str(key)
-        _check_text(f"cube {name!r}: the name of a target", target)
-        what = f"target {target!r} of cube {name!r}"
-        if target in made:
-            raise ConflictError(f"{what} is there twice", remedy="leave one of them out")
-        if "=" in target or not target:
-            raise ConflictError(f"{what} cannot have this name", remedy="leave out the =")
-        array = _values(what, values)
-        remedy = (
-            f"give {shape}, the rows and columns of its image, and an axis for several channels"
-        )
+    remedy = f"give {shape}, the rows and columns of its image, and an axis for several channels"
+    made = {}
+    for target, what, array in _companions(name, "target", targets, "channels"):
         if array.ndim not in (2, 3) or array.shape[:2] != shape or not array.size:
             raise ConflictError(f"{what} has the shape {array.shape}", remedy=remedy)
+        made[target] = array
+    return made
+
+
+def _images(name: str, images: Any, shape: tuple[int, ...]) -> dict[str, npt.NDArray[np.generic]]:
+    """Further images of a cube by name, (rows, columns, bands), in types that conversions read."""
+    remedy = (
+        f"give (rows, columns, bands) with {shape}, the rows and columns of its cube, or both a "
+        "whole number of times as many, or as few"
+    )
+    made = {}
+    for image, what, array in _companions(name, "image", images, "bands"):
+        fits = array.ndim in (2, 3) and array.size and _is_whole(array.shape[:2], shape)
+        if not fits:
+            raise ConflictError(f"{what} has the shape {array.shape}", remedy=remedy)
+        made[image] = array if array.ndim == 3 else array[..., np.newaxis]
+    return made
+
+
+def _is_whole(shape: tuple[int, ...], cube: tuple[int, ...]) -> bool:
+    """Whether an image has a whole number of times as many rows and columns as a cube, or as few,
+    along both axes alike.
+    """
+    (rows, columns), (down, across) = shape, cube
+    finer = rows % down == 0 and (rows // down) * across == columns
+    coarser = down % rows == 0 and (down // rows) * columns == across
+    return finer or coarser
+
+
+def _companions(
+    name: str, role: str, given: Any, bands: str
+) -> Iterator[tuple[str, str, npt.NDArray[np.generic]]]:
+    """Targets or further images of a cube: names, words for errors, and arrays of numbers."""
+    if _is_missing(given):
+        return
+    if not isinstance(given, Mapping):
+        remedy = f"give arrays (rows, columns) or (rows, columns, {bands}) by the {role}s' names"
+        raise ArgumentTypeError(f"cube {name!r}: {role}s={_options.shown(given)}", remedy=remedy)
+    names = set()
+    for key, values in given.items():
+        companion = str(key)
+        _check_text(f"cube {name!r}: the name of a {role}", companion)
+        what = f"{role} {companion!r} of cube {name!r}"
+        if companion in names:
+            raise ConflictError(f"{what} is there twice", remedy="leave one of them out")
+        names.add(companion)
+        if "=" in companion or not companion:
+            raise ConflictError(f"{what} cannot have this name", remedy="leave out the =")
+        array = _values(what, values)
         if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
             raise ArgumentTypeError(f"{what} is of {array.dtype}", remedy="give real numbers")
         wider = {"b1": "u1", "f2": "f4"}.get(array.dtype.str[1:], array.dtype.str[1:])
-        made[target] = np.ascontiguousarray(array.astype("<" + wider, copy=False))
-    return made
+        yield companion, what, np.ascontiguousarray(array.astype("<" + wider, copy=False))
 
 
 def _layer(name: str, mask: str, values: Any, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:

@@ -78,7 +78,12 @@ class Extras:
         if not self.names:
             return
         for member in reading.members:
-            taken = {*self.names} & {*member.columns, *reading.masks, *reading.targets}
+            taken = {*self.names} & {
+                *member.columns,
+                *reading.masks,
+                *reading.targets,
+                *reading.images,
+            }
             if taken:
                 name = min(taken)
                 raise ConflictError(

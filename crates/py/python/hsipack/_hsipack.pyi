@@ -114,7 +114,7 @@ class Pipeline:
     def augment(
         self,
         image: Any,
-        masks: list[tuple[str, Any]],
+        masks: list[tuple[str, Any, bool]],
         epoch: int,
         samples: list[tuple[int, int]],
         threads: int,
@@ -123,7 +123,7 @@ class Pipeline:
     def replay(
         self,
         image: Any,
-        masks: list[tuple[str, Any]],
+        masks: list[tuple[str, Any, bool]],
         parameters: str,
         threads: int,
         through: str | None = None,

@@ -50,6 +50,7 @@ class Reading:
         length: items in an epoch, if the sampler says so.
         masks: names of the masks that are read.
         targets: names of the targets that are read.
+        images: names of the further images that are read.
         hidden: the mask of regions, if it is read only to find their pixels.
     """
 
@@ -58,6 +59,7 @@ class Reading:
     length: int | None
     masks: list[str]
     targets: list[str]
+    images: list[str]
     hidden: str | None
 
 
@@ -121,8 +123,9 @@ def of(
             labels = dataset._label_values() if joined is None else joined._labels_of(number)
         boxes = _boxes.with_names(box_classes[number], box_names, dataset.path)
         members.append(Member(dataset, settings, dataset._columns, labels, extents, boxes))
-    targets = datasets[0].targets
-    return Reading(members, orders[0].name, orders[0].length, masks, targets, hidden)
+    targets, images = datasets[0].targets, datasets[0].images
+    length = orders[0].length
+    return Reading(members, orders[0].name, length, masks, targets, images, hidden)
 
 
 def _check_joined(crop: Any, sampler: Any) -> None:
@@ -145,7 +148,7 @@ def _check_whole_cubes(dataset: Dataset, augments: bool) -> None:
             "WholeCubes and augment cannot be combined",
             remedy="augment in your loop, with inside as one of the masks",
         )
-    if "inside" in {*dataset.masks, *dataset.targets, *dataset._column_names}:
+    if "inside" in {*dataset.masks, *dataset.targets, *dataset.images, *dataset._column_names}:
         raise ConflictError(
             "WholeCubes with a mask or column named 'inside', a key of batches",
             remedy="leave it out with ds.with_masks or ds.select(columns=…)",
@@ -163,7 +166,12 @@ def _masks_of(dataset: Dataset, crop: Any, output: Output) -> tuple[list[str], s
         raise UnsupportedError(
             'Regions with output="dlpack"', remedy='give output="torch" or "numpy"'
         )
-    taken = {"region", "region_id"} & {*masks, *dataset.targets, *dataset._column_names}
+    taken = {"region", "region_id"} & {
+        *masks,
+        *dataset.targets,
+        *dataset.images,
+        *dataset._column_names,
+    }
     if taken:
         raise ConflictError(
             f"Regions with a mask or column named {min(taken)!r}, a name that batches use",

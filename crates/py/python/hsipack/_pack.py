@@ -89,6 +89,11 @@ def pack(
             - ``targets``: a mapping from the name of each target to an array (rows, columns) or
               (rows, columns, channels) of real numbers, such as abundances. They are packed as
               float32; NaN, and the masked values of a masked array, are missing values;
+            - ``images``: a mapping from the name of each further image of the same ground, of
+              another sensor or time, to an array (rows, columns, bands). It has bands of its own,
+              and the rows and columns of the cube, or both a whole number of times as many, or as
+              few. Whole numbers of 8 bits are packed as float16, of 16 bits as float32, other
+              values as those of the cubes;
             - ``geo``: the geographic position of the pixels, ``{"crs": ..., "transform": ...}``.
               ``crs`` is ``"EPSG:32632"``, WKT, or a CRS of rasterio or pyproj. ``transform`` is an
               ``Affine`` (``src.transform``), or six numbers in GDAL's order
@@ -192,9 +197,9 @@ _UNTOLD = ("append", "scratch", "scratch_size", "num_threads", "buffer_size")
 """Options that do not affect what is packed."""
 
 
-def _with_channels(targets: Mapping[str, int]) -> str:
-    """Targets with their numbers of channels, for errors."""
-    return ", ".join(f"{name!r} ({count})" for name, count in sorted(targets.items())) or "none"
+def _with_counts(companions: Mapping[str, int]) -> str:
+    """Targets or images with their numbers of channels or bands, for errors."""
+    return ", ".join(f"{name!r} ({count})" for name, count in sorted(companions.items())) or "none"
 
 
 class _Room(NamedTuple):
@@ -250,8 +255,8 @@ class _Work:
         self._taken = 0
         # Of the first cube: layers by mask, None for masks of class ids.
         self._masks: dict[str, list[str] | None] | None = None
-        # Of the first cube: numbers of channels by target.
-        self._targets: dict[str, int] | None = None
+        # Of the first cube: numbers of channels by target, and of bands by further image.
+        self._companions: dict[str, dict[str, int]] = {}
         # By mask and shape of its cubes: whether the packed ids have 16 bits.
         self._wide: dict[tuple[str, tuple[int, ...]], bool] = {}
         # The first cube with wavelengths in another unit than nm.
@@ -351,10 +356,12 @@ class _Work:
         return _Group(folder)
 
     def _write(self, group: _Group, cube: Cube) -> tuple[str, str, str, str | None]:
-        """Writes a cube, its masks and targets; returns the header's path, name, columns and
-        position.
+        """Writes a cube, its masks, targets and further images; returns the header's path, name,
+        columns and position.
         """
-        files = self._mask_files(cube) | self._target_files(cube)
+        files = self._mask_files(cube)
+        files |= self._companion_files(cube, "target", cube.targets, "channels")
+        files |= self._companion_files(cube, "image", cube.images, "bands")
         self._check_ids(group, cube)
         if cube.unit != "nanometres" and self._other_unit is None:
             self._other_unit = cube
@@ -402,25 +409,24 @@ class _Work:
             if (mask, layer) in cube.masks
         }
 
-    def _target_files(self, cube: Cube) -> dict[str, npt.NDArray[np.generic]]:
-        """The arrays of targets, by the endings of their files."""
-        channels = {
-            name: target.shape[2] if target.ndim == 3 else 1
-            for name, target in cube.targets.items()
-        }
-        if self._targets is None:
-            self._targets = channels
-            self._settings["target"] = [
-                f"{name}={{dir}}/{{stem}}.target{number}.npy"
-                for number, name in enumerate(self._targets)
+    def _companion_files(
+        self, cube: Cube, role: str, arrays: dict[str, npt.NDArray[np.generic]], bands: str
+    ) -> dict[str, npt.NDArray[np.generic]]:
+        """The arrays of targets or further images, by the endings of their files."""
+        counts = {name: array.shape[2] if array.ndim == 3 else 1 for name, array in arrays.items()}
+        if role not in self._companions:
+            self._companions[role] = counts
+            self._settings[role] = [
+                f"{name}={{dir}}/{{stem}}.{role}{number}.npy" for number, name in enumerate(counts)
             ]
-        if channels != self._targets:
+        first = self._companions[role]
+        if counts != first:
             raise ConflictError(
-                f"cube {cube.name!r} has the targets {_with_channels(channels)}, the first one "
-                f"{_with_channels(self._targets)}",
-                remedy="give every cube the same targets, with the same channels",
+                f"cube {cube.name!r} has the {role}s {_with_counts(counts)}, the first one "
+                f"{_with_counts(first)}",
+                remedy=f"give every cube the same {role}s, with the same {bands}",
             )
-        return {f"target{number}": cube.targets[name] for number, name in enumerate(self._targets)}
+        return {f"{role}{number}": arrays[name] for number, name in enumerate(first)}
 
     def _check_ids(self, group: _Group, cube: Cube) -> None:
         """Refuses ids above 255 in a mask of which cubes with smaller ids are already packed, as

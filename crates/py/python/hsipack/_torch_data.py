@@ -50,6 +50,7 @@ class DataLoaderOptions(TypedDict, total=False):
     mask_dtype: Any
     masks: Any
     targets: Any
+    images: Any
     min_visible: Any
     nan: Any
     pad: Any
@@ -188,12 +189,13 @@ def short_cuts(others: DataLoaderOptions, readable: Any, crop: Any) -> tuple[Any
     selected = {name: arguments.pop(name) for name in _SELECTED if name in arguments}
     of_masks = {name: arguments.pop(name) for name in _OF_MASKS if name in arguments}
     of_boxes = {name: arguments.pop(name) for name in _OF_BOXES if name in arguments}
-    of_targets = {name: arguments.pop(name) for name in ("targets",) if name in arguments}
-    if selected or of_masks or of_boxes or of_targets:
+    companions = ("targets", "images")
+    of_companions = {name: arguments.pop(name) for name in companions if name in arguments}
+    if selected or of_masks or of_boxes or of_companions:
         if isinstance(readable, Concat):
-            name = next(iter({**selected, **of_masks, **of_boxes, **of_targets}))
+            name = next(iter({**selected, **of_masks, **of_boxes, **of_companions}))
             method = "with_masks" if name in _OF_MASKS else "with_boxes"
-            method = "with_targets" if name in of_targets else method
+            method = f"with_{name}" if name in of_companions else method
             method = "select" if name in _SELECTED else method
             raise UnsupportedError(
                 f"{name} cannot be given for several datasets",
@@ -206,8 +208,10 @@ def short_cuts(others: DataLoaderOptions, readable: Any, crop: Any) -> tuple[Any
             kept = {name: getattr(readable, place) for name, place in _OF_MASKS.items()}
             kept.update(of_masks)
             readable = readable.with_masks(dtype=kept.pop("mask_dtype"), **kept)
-        if of_targets:
-            readable = readable.with_targets(of_targets["targets"])
+        if "targets" in of_companions:
+            readable = readable.with_targets(of_companions["targets"])
+        if "images" in of_companions:
+            readable = readable.with_images(of_companions["images"])
         if of_boxes:
             kept = {name: getattr(readable, place) for name, place in _OF_BOXES.items()} | of_boxes
             readable = readable.with_boxes(kept["boxes"], min_visible=kept["min_visible"])
@@ -279,7 +283,7 @@ def opened(dataset: object) -> Dataset:
 
 def _read_of(part: Dataset) -> tuple[object, ...]:
     """The bands and arrays that are read of a dataset, and how."""
-    return part._bands, part.masks, part.targets, part._said()
+    return part._bands, part.masks, part.targets, part.images, part._said()
 
 
 def _joined(parts: Sequence[Dataset]) -> Dataset:
@@ -294,9 +298,10 @@ def _joined(parts: Sequence[Dataset]) -> Dataset:
             )
         if _read_of(part) != _read_of(first):
             raise ConflictError(
-                "the parts of the dataset have different bands, masks, targets or columns",
+                "the parts of the dataset have different bands, masks, targets, further images or "
+                "columns",
                 path=first.path,
-                remedy="choose the same bands, masks, targets and columns of all",
+                remedy="choose the same bands, masks, targets, further images and columns of all",
             )
     return first.select(ids=[one for part in parts for one in part.ids])
 

@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
@@ -36,7 +37,7 @@ else:
 
 Sample = dict[str, Any]
 
-# Keys of a sample that the name of a mask or target cannot take.
+# Keys of a sample that the name of a mask, target or further image cannot take.
 TAKEN = (
     *("image", "label", "id", "name", "window", "repeat", "epoch", "padding", "mixed"),
     *_boxes.KEYS,
@@ -44,8 +45,8 @@ TAKEN = (
 
 
 def mask_key(name: str) -> str:
-    """The key of a mask or target in samples and batches: its name, or ``mask_NAME`` if that key is
-    taken."""
+    """The key of a mask, target or further image in samples and batches: its name, or ``mask_NAME``
+    if that key is taken."""
     return f"mask_{name}" if name in TAKEN else name
 
 
@@ -86,6 +87,49 @@ class Target:
     unit: str | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Image:
+    """A further image of a stack: an array of the same ground, with bands of its own.
+
+    Attributes:
+        name: its name.
+        dtype: stored type, float16 or float32.
+        shape: (rows, columns, bands).
+        ratio: its rows and columns for one of the cube: 1, a whole number, or a fraction such as
+            ``Fraction(1, 3)``.
+        band_names: names of the bands; empty if the dataset has no names.
+        unit: unit of the values, or ``None`` if unknown.
+        wavelengths: band centres in nm, or ``None`` if unknown.
+        fwhm: full widths at half maximum in nm, or ``None`` if unknown.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, int, int]
+    ratio: Fraction
+    band_names: tuple[str, ...] = ()
+    unit: str | None = None
+    wavelengths: Floats | None = None
+    fwhm: Floats | None = None
+
+
+def _image(values: dict[str, Any]) -> Image:
+    def floats(key: str) -> Floats | None:
+        return None if values[key] is None else np.array(values[key], dtype=np.float64)
+
+    rows, columns, bands = values["shape"]
+    return Image(
+        name=values["name"],
+        dtype=values["dtype"],
+        shape=(rows, columns, bands),
+        ratio=Fraction(*values["ratio"]),
+        band_names=tuple(values["band_names"] or ()),
+        unit=values["unit"],
+        wavelengths=floats("wavelengths"),
+        fwhm=floats("fwhm"),
+    )
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Stack:
     """All cubes of one shape.
@@ -103,6 +147,7 @@ class Stack:
         split_stats: per-band statistics of each split, by the split's name, if recorded.
         masks: masks by name.
         targets: targets by name.
+        images: further images by name.
         bad_bands: numbers of the bands to leave out, from 0: bands in which every value is NaN,
             and bands that the source marks as bad.
     """
@@ -119,6 +164,7 @@ class Stack:
     split_stats: dict[str, Stats]
     masks: dict[str, Mask]
     targets: dict[str, Target]
+    images: dict[str, Image]
     bad_bands: tuple[int, ...]
 
     def __repr__(self) -> str:
@@ -129,6 +175,8 @@ class Stack:
             parts.append(f"masks {', '.join(self.masks)}")
         if self.targets:
             parts.append(f"targets {', '.join(self.targets)}")
+        if self.images:
+            parts.append(f"further images {', '.join(self.images)}")
         if self.bad_bands:
             parts.append(f"{len(self.bad_bands)} bad bands")
         return f"<hsipack.Stack {self.name}: {'; '.join(parts)}>"
@@ -166,6 +214,7 @@ def _stack(values: dict[str, Any]) -> Stack:
         split_stats={name: read_stats(one) for name, one in values["split_stats"].items()},
         masks={mask.name: mask for mask in masks},
         targets={target.name: target for target in targets},
+        images={image["name"]: _image(image) for image in values["images"]},
         bad_bands=tuple(np.flatnonzero(bad).tolist()),
     )
 
@@ -181,6 +230,8 @@ class Dataset(Base):
             columns)
     TARGET  one key for each target: float32 (rows, columns), or (channels, rows, columns), a view
             of memory in the order (rows, columns, channels); NaN where a value is missing
+    IMAGE   one key for each further image: (bands, rows, columns), as stored, with the rows and
+            columns of its own resolution
     label   number of the sample's class, see :attr:`label_names`; -1 if the sample has no label
     id      number of the sample in the whole dataset
     name    name of the sample
@@ -210,6 +261,8 @@ class Dataset(Base):
             none.
         targets: names of the targets to read. If ``None``, all targets that every stack has; if
             empty, none.
+        images: names of the further images to read. If ``None``, all further images that every
+            stack has; if empty, none.
         bands: bands to read, numbered from 0, in this order; or a slice, or a boolean for every
             band. If ``None``, all.
         dtype: element type of images, such as ``float32``. If ``None``, the stored type.
@@ -243,8 +296,8 @@ class Dataset(Base):
     Raises:
         FileError: if there is nothing at the path, or it cannot be read.
         DamagedError: if its metadata do not match their checksums.
-        ConflictError: if a split, sample, mask, target or band does not exist, or the dataset never
-            had the fingerprint ``as_of``.
+        ConflictError: if a split, sample, mask, target, further image or band does not exist, or
+            the dataset never had the fingerprint ``as_of``.
 
     >>> ds = Dataset(dataset_path, split="train")
     >>> len(ds), ds.label_names, ds.splits
@@ -263,6 +316,7 @@ class Dataset(Base):
         samples: Indices | None = None,
         masks: str | Sequence[str] | None = None,
         targets: str | Sequence[str] | None = None,
+        images: str | Sequence[str] | None = None,
         bands: Indices | None = None,
         dtype: torch.dtype | npt.DTypeLike | None = None,
         physical: bool = False,
@@ -290,6 +344,7 @@ class Dataset(Base):
             self._path = self._native.url
         self._asked_masks = None if masks is None else _options.names("masks", masks)
         self._asked_targets = None if targets is None else _options.names("targets", targets)
+        self._asked_images = None if images is None else _options.names("images", images)
         self._dtype = None if dtype is None else _element_type(dtype, self._output)
         self._physical = _options.flag("physical", physical)
         self._nan: float | None = None
@@ -314,6 +369,7 @@ class Dataset(Base):
         self._bands = self._checked_bands(bands)
         self._check_masks()
         self._check_targets()
+        self._check_images()
 
     # Pickling: another process opens the dataset again.
 
@@ -500,6 +556,15 @@ class Dataset(Base):
         stacks = self._used_stacks()
         names = list(stacks[0].targets) if stacks else []
         return [name for name in names if all(name in stack.targets for stack in stacks)]
+
+    @cached_property
+    def images(self) -> list[str]:
+        """Names of the further images that are read with each sample."""
+        if self._asked_images is not None:
+            return list(self._asked_images)
+        stacks = self._used_stacks()
+        names = list(stacks[0].images) if stacks else []
+        return [name for name in names if all(name in stack.images for stack in stacks)]
 
     @property
     def wavelengths(self) -> Floats | None:
@@ -709,6 +774,17 @@ class Dataset(Base):
         """
         part = self._with(_asked_targets=_options.names("targets", targets))
         part._check_targets()
+        return part
+
+    def with_images(self, images: str | Sequence[str]) -> Dataset:
+        """Returns the dataset with these further images; none if empty. ``ds[i]`` and the batches
+        of a :class:`hsipack.Loader` follow this choice.
+
+        Raises:
+            ConflictError: if there is no such further image.
+        """
+        part = self._with(_asked_images=_options.names("images", images))
+        part._check_images()
         return part
 
     def with_boxes(self, read: bool = True, *, min_visible: float = 0.0) -> Dataset:
@@ -940,6 +1016,17 @@ class Dataset(Base):
                         remedy=f"its targets: {there}",
                     )
 
+    def _check_images(self) -> None:
+        for stack in self._used_stacks():
+            for name in self._asked_images or ():
+                if name not in stack.images:
+                    there = ", ".join(stack.images) or "none"
+                    raise ConflictError(
+                        f"stack {stack.name} has no further image {name!r}",
+                        path=self._path,
+                        remedy=f"its further images: {there}",
+                    )
+
     # Samples.
 
     def __len__(self) -> int:
@@ -1005,6 +1092,7 @@ class Dataset(Base):
             "bands": self._bands,
             "masks": self.masks,
             "targets": self.targets,
+            "images": self.images,
             "dtype": computed,
             "physical": self._physical,
             "nan": self._nan,
@@ -1035,8 +1123,9 @@ class Dataset(Base):
     ) -> Sample:
         sample: Sample = {"image": self._cast(given(image, self._output))}
         count = len(self.masks)
-        for target_name, target in zip(self.targets, others[count:], strict=True):
-            sample[mask_key(target_name)] = given(target, self._output)
+        companions = [*self.targets, *self.images]
+        for companion_name, companion in zip(companions, others[count:], strict=True):
+            sample[mask_key(companion_name)] = given(companion, self._output)
         for mask_name, mask in zip(self.masks, others[:count], strict=True):
             values = self._with_new_ids(stack, mask_name, given(mask, self._output))
             sample[mask_key(mask_name)] = self._mask(stack, mask_name, values)

@@ -69,6 +69,8 @@ class Loader(DataLoaderAttributes):
             columns)
     TARGET  one key for each target: float32 (B, rows, columns), or (B, channels, rows, columns),
             channels_last; NaN where a value is missing, and outside the cube
+    IMAGE   one key for each further image: (B, bands, rows, columns), as stored, channels_last. An
+            image of another resolution shows the same ground with more or fewer rows and columns
     label   (B,) int64: class numbers of the samples, see ``ds.label_names``; -1 without a label. If
             all labels are numbers and some are not whole: the labels, float64; NaN without a label.
             For :class:`LabelledPatches`, the class ids at the centres of the patches; for
@@ -364,6 +366,7 @@ class Loader(DataLoaderAttributes):
             "world_size": place.world_size,
             "masks": reading.masks,
             "targets": reading.targets,
+            "images": reading.images,
             "threads": threads,
             "slots": _options.natural("slots", slots),
             "on_damage": _options.text("on_damage", on_damage),
@@ -1095,7 +1098,7 @@ def _pipeline(
     if augmentations is None:
         return None
     pipeline = augment.sequential(augmentations)
-    pipeline.check_masks([*reading.masks, *reading.targets], all_read=True)
+    pipeline.check_masks([*reading.masks, *reading.targets, *reading.images], all_read=True)
     if regions is not None:
         pipeline = _keeping_regions(pipeline, reading.masks, regions)
     return pipeline.config() if len(pipeline) else None
@@ -1106,7 +1109,7 @@ def _check_bands_key(config: dict[str, Any] | None, reading: _members.Reading) -
     if config is None or all(one["op"] != "random_bands" for one in config["ops"]):
         return
     for member in reading.members:
-        if "bands" in {*member.columns, *reading.masks, *reading.targets}:
+        if "bands" in {*member.columns, *reading.masks, *reading.targets, *reading.images}:
             raise ConflictError(
                 "RandomBands with a mask or column named 'bands', a key of batches",
                 path=member.dataset.path,

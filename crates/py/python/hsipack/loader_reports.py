@@ -291,6 +291,7 @@ class LoaderReport(Record):
         memory: the memory of the ring; None before the first batch.
         masks: names of the masks in batches.
         targets: names of the targets in batches.
+        images: names of the further images in batches.
         layers: for each of these masks, the names of its boolean layers; None for class ids.
         cache: what is kept in memory, and why. If the loader reads several datasets, the numbers
             are those of all together, and the kind is ``mixed`` if it differs.
@@ -309,6 +310,7 @@ class LoaderReport(Record):
     memory: MemoryReport | None
     masks: list[str]
     targets: list[str]
+    images: list[str]
     layers: list[list[str] | None]
     cache: CacheReport
     caches: list[CacheReport]

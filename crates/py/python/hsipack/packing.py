@@ -42,6 +42,8 @@ def convert(
     path_columns: str | None = None,
     column: Mapping[str, str] | None = None,
     target: Mapping[str, str] | None = None,
+    image: Mapping[str, str] | None = None,
+    fit: Literal["nearest", "mean"] | None = None,
     mask_fill: int | None = None,
     remap_classes: Mapping[Any, Any] | None = None,
     class_names: ClassNames | None = None,
@@ -160,6 +162,14 @@ def convert(
             target, the path of its file for each cube, with the fields of ``mask``, such as
             ``{"mag1c": "{dir}/{stem}_mag1c.tif"}``. A file has the rows and columns of its cube,
             and one or several channels. Values are packed as float32, missing ones as NaN.
+        image: further images of the same ground, of another sensor or time: by the name of each,
+            the path of its file for each cube, with the fields of ``mask``, such as
+            ``{"rgb": "{dir}/{stem}.jpg"}``. An image has bands of its own, and the rows and columns
+            of its cube, or both a whole number of times as many, or as few. Whole numbers of 8 bits
+            are packed as float16, of 16 bits as float32, other values as those of the cubes.
+        fit: how targets and further images of another resolution are brought to the pixels of
+            their cubes: the value at the center of each pixel, or the mean of the values in it. If
+            ``None``, images keep their resolution, and such targets are refused.
         boxes: bounding boxes of objects: one file for all cubes, or a path with the fields of
             ``mask``: COCO, Pascal VOC, YOLO or CSV. They become the columns ``boxes``, a list of
             ``[x_min, y_min, x_max, y_max]`` by the edges of pixels, and ``box_labels``, a list of
@@ -521,6 +531,7 @@ _CHECKS: dict[str, Check] = {
     "table_join": assignments,
     "column": assignments,
     "target": assignments,
+    "image": assignments,
     "split": split_lists,
     "header": _options.path,
     "band_centers": _centers,

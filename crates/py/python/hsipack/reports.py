@@ -47,6 +47,7 @@ class PackedStack:
         wavelengths: the shortest and the longest wavelength in nm; None if they are unknown.
         masks: the masks with their types, such as ``organs (uint8)``.
         targets: names of the targets.
+        images: further images with their types and bands, such as ``rgb (float16, 3 bands)``.
     """
 
     name: str
@@ -54,6 +55,7 @@ class PackedStack:
     wavelengths: tuple[float, float] | None
     masks: list[str]
     targets: list[str]
+    images: list[str]
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ class StackEstimate:
         scale: factor between packed and physical values.
         masks: names of the masks.
         targets: names of the targets.
+        images: further images with their types and bands, such as ``rgb (float16, 3 bands)``.
     """
 
     name: str
@@ -125,6 +128,7 @@ class StackEstimate:
     scale: float
     masks: list[str]
     targets: list[str]
+    images: list[str]
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,8 @@ class Estimate:
         cubes: number of cubes that would be packed.
         stacks: the stacks, one for each cube shape.
         source_bytes: bytes of the source files.
-        packed_bytes: bytes of the values before compression, without masks and targets.
+        packed_bytes: bytes of the values before compression, without masks, targets and further
+            images.
         stored_bytes: estimated bytes of the shards.
         ratio: compression ratio of the sampled chunks.
         sampled_bytes: bytes that were compressed to estimate the ratio.

@@ -6,6 +6,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use hsipack_format::codec;
+use hsipack_format::metadata::Role;
 use hsipack_format::shard::{ChunkSpan, ShardIndex};
 use hsipack_format::{Command, CubeShape, DType, Error, ErrorKind, Grid, Opt, remedy};
 use hsipack_store::dataset::ChunkArray;
@@ -15,6 +16,7 @@ use hsipack_store::{bounded_read, memory};
 use super::files::{Files, ShardHandle, is_sharded};
 use super::open::{Dataset, Verify};
 use crate::Result;
+use crate::plan::Window;
 use crate::store::{ReadBuffer, StoredFile};
 
 /// An array of an open dataset.
@@ -22,7 +24,7 @@ use crate::store::{ReadBuffer, StoredFile};
 pub(crate) struct ArrayRef<'a> {
     pub dataset: &'a Dataset,
     pub stack: usize,
-    /// 0 is the image; 1, 2, … are the masks, then the targets.
+    /// 0 is the image; 1, 2, … are the masks, then the companions.
     pub array: usize,
     pub chunks: &'a ChunkArray,
     pub files: &'a Files,
@@ -64,7 +66,7 @@ impl Dataset {
         (0..self.stacks()[stack].arrays().count()).map(move |array| self.array(stack, array))
     }
 
-    /// Array `array` of a stack: 0 is the image; 1, 2, … are its masks in order of their names, then its targets.
+    /// Array `array` of a stack: 0 is the image; 1, 2, … are its masks in order of their names, then its companions.
     pub(crate) fn array(&self, stack: usize, array: usize) -> ArrayRef<'_> {
         let chunks = self.stacks()[stack].arrays().nth(array).expect("the array of a stack");
         ArrayRef { dataset: self, stack, array, chunks, files: self.files(stack, array) }
@@ -78,22 +80,36 @@ impl Dataset {
         }
     }
 
-    pub(super) fn target_array(&self, stack: usize, name: &str) -> Result<ArrayRef<'_>> {
+    pub(super) fn companion_array(
+        &self,
+        stack: usize,
+        role: Role,
+        name: &str,
+    ) -> Result<ArrayRef<'_>> {
         let packed = &self.stacks()[stack];
-        match packed.targets.iter().position(|target| target.name() == name) {
+        let is_named = |array: &ChunkArray| array.name() == name && array.role() == Some(role);
+        match packed.companions.iter().position(is_named) {
             Some(place) => Ok(self.array(stack, 1 + packed.masks.len() + place)),
-            None => Err(self.no_target(stack, name)),
+            None => Err(self.no_companion(stack, role, name)),
         }
     }
 
-    /// The error for a target that a stack does not have.
-    pub(crate) fn no_target(&self, stack: usize, name: &str) -> Error {
+    /// The error for a companion that a stack does not have.
+    pub(crate) fn no_companion(&self, stack: usize, role: Role, name: &str) -> Error {
         let stack = &self.stacks()[stack];
-        let names: Vec<&str> = stack.targets.iter().map(ChunkArray::name).collect();
-        Error::conflict(format!("stack {} has no target {name:?}", stack.name))
+        let names: Vec<&str> = stack.companions_of(role).map(ChunkArray::name).collect();
+        let option = match role {
+            Role::Target => Opt::Target,
+            Role::Image => Opt::Image,
+        };
+        let role = role.words();
+        Error::conflict(format!("stack {} has no {role} {name:?}", stack.name))
             .at(self.path())
             .with_remedy(if names.is_empty() {
-                remedy!["it has no targets; pack some with ", Command::Convert.with(Opt::Target)]
+                remedy![
+                    format!("it has no {role}s; pack some with "),
+                    Command::Convert.with(option)
+                ]
             } else {
                 format!("it has {}", names.join(", ")).into()
             })
@@ -116,6 +132,16 @@ impl Dataset {
 impl<'a> ArrayRef<'a> {
     pub(crate) fn shape(&self) -> CubeShape {
         self.chunks.shape()
+    }
+
+    /// Whether it is the image of cubes, or a further image.
+    pub(crate) fn is_image(&self) -> bool {
+        self.array == 0 || self.chunks.role() == Some(Role::Image)
+    }
+
+    /// The window of this array that covers the ground of a window of the image.
+    pub(crate) fn window(&self, of_image: Window) -> Window {
+        of_image.scaled(self.chunks.ratio())
     }
 
     pub(crate) fn grid(&self) -> &'a Grid {

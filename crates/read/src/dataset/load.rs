@@ -4,12 +4,14 @@ use std::ops::Range;
 
 use hsipack_augment::array::Buffer;
 use hsipack_augment::{Array, ElementType};
+use hsipack_format::Ratio;
+use hsipack_format::metadata::Role;
 
 use super::access::window;
 use super::array::ArrayRef;
 use super::open::Dataset;
-use crate::Result;
 use crate::store::StoredFile;
+use crate::{Error, Result};
 
 impl Dataset {
     /// Rows × columns of some bands (all if `None`) of a sample's cube, decoded directly into a new array: (rows,
@@ -59,9 +61,34 @@ impl Dataset {
         rows: Range<usize>,
         columns: Range<usize>,
     ) -> Result<Array> {
-        let array = self.target_array(self.stack_of(sample)?, name)?;
+        let array = self.companion_array(self.stack_of(sample)?, Role::Target, name)?;
         let channels = array.chunks.has_bands().then(|| array.shape().bands);
         self.load(array, sample, &rows, &columns, channels)
+    }
+
+    /// The further image of a sample for rows × columns of its cube, as stored: (rows, columns, bands). If it has another
+    /// resolution, so have these rows and columns.
+    ///
+    /// # Errors
+    /// As [`load_mask`](Self::load_mask), and if it is coarser and the rows or columns do not begin and end with its pixels.
+    pub fn load_further(
+        &self,
+        sample: usize,
+        name: &str,
+        rows: Range<usize>,
+        columns: Range<usize>,
+    ) -> Result<Array> {
+        let array = self.companion_array(self.stack_of(sample)?, Role::Image, name)?;
+        let ratio = array.chunks.ratio();
+        let scaled = |axis: &str, range: &Range<usize>| {
+            let ends = [range.start, range.end].map(|end| ratio.length(end));
+            let [Some(start), Some(end)] = ends else {
+                return Err(not_aligned(axis, range, name, ratio).at(self.path()));
+            };
+            Ok(start..end)
+        };
+        let (rows, columns) = (scaled("rows", &rows)?, scaled("columns", &columns)?);
+        self.load(array, sample, &rows, &columns, Some(array.shape().bands))
     }
 
     fn load(
@@ -77,6 +104,15 @@ impl Dataset {
             self.read(array, sample, window(rows, columns), None, bytes)
         })
     }
+}
+
+fn not_aligned(axis: &str, range: &Range<usize>, name: &str, ratio: Ratio) -> Error {
+    let step = ratio.coarser();
+    Error::conflict(format!(
+        "{axis} {}..{} do not begin and end with pixels of the further image {name:?}, which has one for {step} of the cube along each axis",
+        range.start, range.end
+    ))
+    .with_remedy(format!("give multiples of {step}, or read without that image"))
 }
 
 /// Reads bytes of a file directly into a new array in host memory.

@@ -142,7 +142,7 @@ impl Dataset {
         self.0.packed.samples().len()
     }
 
-    /// Bytes of all decoded chunks, of images, masks and targets: the most that a cache of decoded chunks can take.
+    /// Bytes of all decoded chunks, of images, masks and companions: the most that a cache of decoded chunks can take.
     pub fn decoded_bytes(&self) -> u64 {
         let arrays = self.stacks().iter().flat_map(hsipack_store::Stack::arrays);
         let bytes = |array: &ChunkArray| {

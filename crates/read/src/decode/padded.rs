@@ -3,20 +3,39 @@
 use std::ops::Range;
 
 use half::f16;
-use hsipack_format::{CubeShape, DType};
+use hsipack_format::metadata::Role;
+use hsipack_format::{DType, Ratio};
 
 use super::{Decoder, Scratch};
 use crate::dataset::array::ArrayRef;
 use crate::plan::{Pad, Window};
 use crate::{Error, Result};
 
-/// The rows and columns of a cube that a window takes its values from.
-pub(crate) fn inside(window: Window, shape: CubeShape, pad: Pad) -> (Range<usize>, Range<usize>) {
+/// The rows and columns of an array that a window of it takes its values from.
+pub(crate) fn inside(
+    array: ArrayRef<'_>,
+    window: Window,
+    pad: Pad,
+) -> (Range<usize>, Range<usize>) {
+    let shape = array.shape();
     if window.is_inside(shape.rows, shape.columns) {
         return (window.row_range(), window.column_range());
     }
-    let rows = Axis::of(window.row, window.rows, shape.rows, pad);
-    (rows.range(), Axis::of(window.column, window.columns, shape.columns, pad).range())
+    let [down, across] = axes(array, window, pad);
+    (down.range(), across.range())
+}
+
+/// Rows and columns of a window of an array.
+fn axes(array: ArrayRef<'_>, window: Window, pad: Pad) -> [Axis; 2] {
+    let (shape, ratio) = (array.shape(), array.chunks.ratio());
+    let axis = |start: i32, size: u32, length: usize| Axis {
+        start: i64::from(start),
+        size,
+        length,
+        ratio,
+        pad,
+    };
+    [axis(window.row, window.rows, shape.rows), axis(window.column, window.columns, shape.columns)]
 }
 
 /// Where the pixels of a window come from along one axis.
@@ -24,18 +43,15 @@ struct Axis {
     start: i64,
     size: u32,
     length: usize,
+    ratio: Ratio,
     pad: Pad,
 }
 
 impl Axis {
-    fn of(start: i32, size: u32, length: usize, pad: Pad) -> Self {
-        Self { start: i64::from(start), size, length, pad }
-    }
-
     /// For each place of the window, the pixel of the cube; `None` if it is padded with a value.
     fn pixels(&self) -> impl Iterator<Item = Option<usize>> {
         (self.start..self.start + i64::from(self.size))
-            .map(|place| self.pad.pixel(place, self.length))
+            .map(|place| self.pad.pixel(place, self.length, self.ratio))
     }
 
     /// The range from the first to the last of these pixels.
@@ -56,11 +72,10 @@ impl Decoder<'_> {
         out: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let shape = array.shape();
-        let down = Axis::of(window.row, window.rows, shape.rows, pad);
-        let across = Axis::of(window.column, window.columns, shape.columns, pad);
+        let [down, across] = axes(array, window, pad);
         let (rows, columns) = (down.range(), across.range());
         if rows.is_empty() || columns.is_empty() {
+            let shape = array.shape();
             return Err(Error::bug(format!("{window:?} has no pixel of a cube of {shape:?}")));
         }
         let read = Window {
@@ -129,11 +144,12 @@ fn gather_runs(pixels: impl Iterator<Item = Option<usize>>, runs: &mut Vec<Run>)
     }
 }
 
-/// The value beyond the edge as bytes of the array's type, and how many bytes it has. In masks it is 0, in targets NaN.
+/// The value beyond the edge as bytes of the array's type, and how many bytes it has. In masks it is 0, in targets
+/// NaN.
 pub(crate) fn fill(array: ArrayRef<'_>, pad: Pad) -> ([u8; 8], usize) {
     let value = match pad {
-        Pad::Value(value) if array.array == 0 => value,
-        _ if array.chunks.meta().is_target() => f64::NAN,
+        Pad::Value(value) if array.is_image() => value,
+        _ if array.chunks.role() == Some(Role::Target) => f64::NAN,
         _ => 0.0,
     };
     let mut bytes = [0; 8];

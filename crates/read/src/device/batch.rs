@@ -22,8 +22,9 @@ use crate::trace::BatchNumber;
 pub struct DeviceBatch<L: Library> {
     /// The images: (B, C, H, W), `channels_last` in memory, which is (B, H, W, C).
     pub image: L::Tensor,
-    /// Names and masks: class ids are (B, H, W), boolean layers (B, layers, H, W). Targets follow, as they are stored:
-    /// floats (B, H, W), or (B, channels, H, W) with `channels_last` in memory.
+    /// Names and masks: class ids are (B, H, W), boolean layers (B, layers, H, W). Targets and further images follow, as they are
+    /// stored: floats (B, H, W), or (B, channels, H, W) with `channels_last` in memory. Further images may have other rows and
+    /// columns.
     pub masks: Vec<(String, L::Tensor)>,
     /// For every mixing augmentation of the loader: which samples were mixed with which. Empty if it has none.
     pub mixed: Vec<Mixed>,
@@ -129,7 +130,12 @@ impl<L: Library> DeviceBatch<L> {
         self.info.dataset.samples().name(self.items()[place].sample)
     }
 
-    /// The mask or target `name`, if it was asked for.
+    /// Names of the further images among the masks.
+    pub fn further_images(&self) -> &[String] {
+        &self.info.further
+    }
+
+    /// The mask, target or further image `name`, if it was asked for.
     pub fn mask(&self, name: &str) -> Option<&L::Tensor> {
         self.masks.iter().find(|(mask, _)| mask == name).map(|(_, mask)| mask)
     }

@@ -22,6 +22,8 @@ pub(super) struct BatchInfo {
     pub number: BatchNumber,
     pub items: Vec<Item>,
     pub arrays: Vec<BatchArray>,
+    /// Names of the further images.
+    pub further: Vec<String>,
 }
 
 impl BatchInfo {
@@ -33,6 +35,7 @@ impl BatchInfo {
             number: batch.number(),
             items: batch.items().to_vec(),
             arrays: batch.arrays().to_vec(),
+            further: batch.further_names().to_vec(),
         })
     }
 

@@ -30,23 +30,23 @@ pub(super) struct Conversion {
     options: DeviceOptions,
     stacks: BTreeMap<usize, Stack>,
     masks: Vec<Mask>,
-    targets: Vec<Target>,
+    companions: Vec<Companion>,
 }
 
-/// A target, which comes as it is stored.
+/// A target or further image, which comes as it is stored.
 #[derive(Debug)]
-struct Target {
+struct Companion {
     name: String,
     /// Its type.
     element: ElementType,
-    /// Whether it has an axis of channels.
-    has_channels: bool,
+    /// Whether it has an axis of channels or bands.
+    has_bands: bool,
 }
 
 /// The name of the mask that says which pixels have values.
 pub const VALID: &str = "valid";
 
-/// A batch's image, and its masks and targets by name.
+/// A batch's image, and its masks, targets and further images by name.
 pub(super) type Tensors<T> = (T, Vec<(String, T)>);
 
 /// Properties that differ between stacks.
@@ -87,19 +87,20 @@ impl Conversion {
             }
         }
         let numbers: Vec<usize> = stacks.keys().copied().collect();
-        let mut names = member.masks.iter().chain(&member.targets);
+        let mut names = member.masks.iter().chain(&member.targets).chain(&member.images);
         if options.valid && names.any(|name| name == VALID) {
             return Err(Error::conflict(format!(
-                "the mask of valid pixels would have the name {VALID:?} of another mask or target"
+                "the mask of valid pixels would have the name {VALID:?} of another array"
             ))
             .at(member.dataset.path())
             .with_remedy("read the dataset without it"));
         }
         let masks = member.masks.iter().map(|name| Mask::new(member, options, &numbers, name));
         let masks = masks.collect::<Result<_>>()?;
-        let targets = member.targets.iter().map(|name| Target::new(member, &numbers, name));
-        let targets = targets.collect::<Result<_>>()?;
-        Ok(Self { options: options.clone(), stacks, masks, targets })
+        let companions = member.targets.iter().chain(&member.images);
+        let companions = companions.map(|name| Companion::new(member, &numbers, name));
+        let companions = companions.collect::<Result<_>>()?;
+        Ok(Self { options: options.clone(), stacks, masks, companions })
     }
 
     /// Names of a mask's boolean layers, bit 0 first; empty for class ids.
@@ -110,16 +111,16 @@ impl Conversion {
         self.masks.iter().find(|one| one.name == mask).map(|one| one.layers.as_slice())
     }
 
-    /// Names and element types of the masks and targets, as batches have them.
+    /// Names and element types of the masks, targets and further images, as batches have them.
     pub(super) fn masks(&self) -> Vec<(&str, ElementType)> {
         let element = |mask: &Mask| match mask.conversion.layers {
             0 => mask.conversion.element,
             _ => ElementType::Bool,
         };
         let stored = self.masks.iter().map(|mask| (mask.name.as_str(), element(mask)));
-        let targets = self.targets.iter().map(|target| (target.name.as_str(), target.element));
+        let companions = self.companions.iter().map(|array| (array.name.as_str(), array.element));
         let valid = self.options.valid.then_some((VALID, ElementType::Bool));
-        stored.chain(targets).chain(valid).collect()
+        stored.chain(companions).chain(valid).collect()
     }
 
     /// Every stack that is standardised by recorded statistics: its name, and the split that they are of, or `None`
@@ -131,10 +132,10 @@ impl Conversion {
         self.stacks.values().map(|stack| (stack.name.clone(), stack.split.clone())).collect()
     }
 
-    /// Whether images, masks or targets lie over the slot of their batch.
+    /// Whether images, masks or companions are views of the slot of their batch.
     pub(super) fn keeps_slots(&self) -> bool {
         self.is_image_view()
-            || !self.targets.is_empty()
+            || !self.companions.is_empty()
             || self.masks.iter().any(|mask| mask.conversion.is_nothing())
     }
 
@@ -155,7 +156,7 @@ impl Conversion {
             && self.masks.iter().all(|mask| mask.conversion.is_nothing())
     }
 
-    /// Makes the image, the masks and the targets of a batch from `memory`, the bytes of its slot.
+    /// Makes the image, the masks and the companions of a batch from `memory`, the bytes of its slot.
     pub(super) fn make<L: Library>(
         &self,
         library: &L,
@@ -167,11 +168,11 @@ impl Conversion {
             let labels = library.labels_of(info.view(memory, place + 1)?, &mask.conversion)?;
             Ok((mask.name.clone(), labels))
         });
-        let targets = self.targets.iter().enumerate().map(|(place, target)| {
+        let companions = self.companions.iter().enumerate().map(|(place, companion)| {
             let stored = info.view(memory, 1 + self.masks.len() + place)?;
-            Ok((target.name.clone(), target.tensor(library, stored)?))
+            Ok((companion.name.clone(), companion.tensor(library, stored)?))
         });
-        let mut masks = masks.chain(targets).collect::<Result<Vec<_>>>()?;
+        let mut masks = masks.chain(companions).collect::<Result<Vec<_>>>()?;
         if self.options.valid {
             let stacks = self.stacks_of(info)?;
             let bands = stacks.iter().map(|stack| stack.good_bands.clone()).collect();
@@ -342,28 +343,30 @@ impl Mask {
     }
 }
 
-impl Target {
+impl Companion {
     fn new(member: &Member, stacks: &[usize], name: &str) -> Result<Self> {
         let dataset = &member.dataset;
         let of = |stack: usize| {
-            let target = dataset.stacks()[stack].target(name).expect("the loader has found it");
-            (target.meta().dtype, target.has_bands().then(|| target.shape().bands))
+            let array = dataset.stacks()[stack].companion(name).expect("the loader has found it");
+            let bands = array.has_bands().then(|| array.shape().bands);
+            (array.meta().dtype, bands, array.ratio())
         };
-        let (dtype, channels) = of(*stacks.first().expect("a plan has samples"));
-        if stacks.iter().any(|stack| of(*stack) != (dtype, channels)) {
+        let first = of(*stacks.first().expect("a plan has samples"));
+        if stacks.iter().any(|stack| of(*stack) != first) {
             return Err(Error::unsupported(format!(
-                "target {name:?} has another type or other channels in different stacks"
+                "{name:?} has another type, other bands or another resolution in different stacks"
             ))
             .at(dataset.path())
             .with_remedy("read the stacks one by one"));
         }
-        Ok(Self { name: name.to_owned(), element: dtype.into(), has_channels: channels.is_some() })
+        let (dtype, bands, _) = first;
+        Ok(Self { name: name.to_owned(), element: dtype.into(), has_bands: bands.is_some() })
     }
 
-    /// (samples, rows, columns), or (samples, channels, rows, columns) over the same memory.
+    /// (samples, rows, columns), or (samples, bands, rows, columns) over the same memory.
     fn tensor<L: Library>(&self, library: &L, stored: Array) -> Result<L::Tensor> {
         let element = self.element;
-        if self.has_channels {
+        if self.has_bands {
             let (physical, nan) = (Vec::new(), None);
             let as_stored = ImageConversion { physical, normalized: Normalized::Not, nan, element };
             return library.image_of(stored, &as_stored);

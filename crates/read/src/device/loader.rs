@@ -499,8 +499,12 @@ impl<L: Library> DeviceLoader<L> {
 
     /// Names of the targets that batches have.
     pub fn targets(&self) -> &[String] {
-        let first = self.shared().first();
-        &first.beside[first.masks.len()..]
+        &self.shared().first().targets
+    }
+
+    /// Names of the further images that batches have.
+    pub fn images(&self) -> &[String] {
+        self.prepared.images()
     }
 
     /// Names of a mask's boolean layers, in the order of their axis. Empty for class ids; `None` if there is no such

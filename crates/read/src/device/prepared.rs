@@ -118,7 +118,10 @@ impl PreparedDeviceLoader {
             for shape in member.plan().shapes() {
                 let bands = member.options().bands.as_ref().map_or(shape.bands, Vec::len);
                 let frame = Frame { rows: shape.rows, columns: shape.columns, bands };
-                pipeline.check(frame, &masks).map_err(|error| error.at(member.dataset().path()))?;
+                let checked = pipeline.check(frame, &masks);
+                checked
+                    .and_then(|_| pipeline.check_further(frame, &member.further()))
+                    .map_err(|error| error.at(member.dataset().path()))?;
             }
         }
         Ok(())
@@ -204,6 +207,11 @@ impl PreparedDeviceLoader {
     /// Names of the targets that batches have.
     pub fn targets(&self) -> &[String] {
         self.loader.targets()
+    }
+
+    /// Names of the further images that batches have.
+    pub fn images(&self) -> &[String] {
+        self.loader.images()
     }
 
     /// Names of a mask's boolean layers, in the order of their axis. Empty for class ids; `None` if there is no such

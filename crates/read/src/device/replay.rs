@@ -102,7 +102,7 @@ impl Replay {
     }
 
     /// Reads items of one shape, for example some items of a batch, in the order given. Returns an image (samples, bands,
-    /// rows, columns), masks and targets, as the loader delivers them before they are augmented.
+    /// rows, columns), masks, targets and further images, as the loader delivers them before they are augmented.
     ///
     /// # Errors
     /// If a chunk is damaged or cannot be read, the dataset was replaced, or there is no memory.
@@ -110,10 +110,12 @@ impl Replay {
         let (buffer, arrays) = self.shared.first().read(items)?;
         let number = BatchNumber { epoch: 0, batch: 0 };
         let (dataset, items) = (self.shared.first().dataset.clone(), items.to_vec());
-        let info = BatchInfo { dataset, dataset_number: 0, reader: 0, number, items, arrays };
+        let further = self.shared.first().further().to_vec();
+        let info =
+            BatchInfo { dataset, dataset_number: 0, reader: 0, number, items, arrays, further };
         let (image, masks) = self.conversion.make(&self.host, &buffer.shared(), &info)?;
         let masks = masks.into_iter().map(|(name, labels)| Mask { name, labels });
-        Ok(Images::new(image, masks.collect()))
+        Ok(Images::new(image, masks.collect()).with_further(info.further))
     }
 }
 

@@ -96,7 +96,7 @@ pub(super) fn augment<L: Library>(
     let samples: Vec<SampleKey> = info.items.iter().map(SampleKey::from).collect();
     let labels = masks.iter();
     let labels = labels.map(|(name, labels)| Mask { name: name.clone(), labels: labels.clone() });
-    let images = Images::new(image.clone(), labels.collect());
+    let images = Images::new(image.clone(), labels.collect()).with_further(info.further.clone());
     let (augmented, parameters) = library.augment(pipeline, images, info.number.epoch, &samples)?;
     *image = augmented.image;
     *masks = augmented.masks.into_iter().map(|mask| (mask.name, mask.labels)).collect();

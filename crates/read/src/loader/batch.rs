@@ -19,7 +19,7 @@ use crate::ring::Lease;
 use crate::trace::BatchNumber;
 use crate::values::{self, Value};
 
-/// A batch of samples or crops: images, masks, targets, labels and ids.
+/// A batch of samples or crops: images, masks, targets, further images, labels and ids.
 ///
 /// The batch lies in a slot of the ring and keeps the slot until it is dropped. As long as the batch lives, nobody writes
 /// to its memory. While all slots are kept, no further batch can come: asking for one is then an error, not a wait.
@@ -32,7 +32,7 @@ pub struct Batch {
 /// One array of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayView<'a> {
-    /// `image`, or the name of the mask or target.
+    /// `image`, or the name of the mask, target or further image.
     pub name: &'a str,
     /// (samples, rows, columns, bands); a mask has one band.
     pub shape: [usize; 4],
@@ -137,13 +137,29 @@ impl Batch {
 
     /// The targets: floats for each pixel, with their channels as bands.
     pub fn targets(&self) -> impl ExactSizeIterator<Item = ArrayView<'_>> {
-        let Reader { masks, beside, .. } = self.reader();
-        (masks.len()..beside.len()).map(|array| self.view(array + 1))
+        let Reader { masks, targets, .. } = self.reader();
+        (masks.len()..masks.len() + targets.len()).map(|array| self.view(array + 1))
     }
 
     /// The target `name`, if it was asked for.
     pub fn target(&self, name: &str) -> Option<ArrayView<'_>> {
         self.targets().find(|target| target.name == name)
+    }
+
+    /// The further images, with rows, columns and bands of their own.
+    pub fn further_images(&self) -> impl ExactSizeIterator<Item = ArrayView<'_>> {
+        let Reader { masks, targets, beside, .. } = self.reader();
+        (masks.len() + targets.len()..beside.len()).map(|array| self.view(array + 1))
+    }
+
+    /// Names of the further images.
+    pub(crate) fn further_names(&self) -> &[String] {
+        self.reader().further()
+    }
+
+    /// The further image `name`, if it was asked for.
+    pub fn further_image(&self, name: &str) -> Option<ArrayView<'_>> {
+        self.further_images().find(|image| image.name == name)
     }
 
     /// Bytes of all arrays.
@@ -152,7 +168,7 @@ impl Batch {
         arrays.iter().map(|array| array.sample_bytes() * self.len()).sum()
     }
 
-    /// The arrays: the image, then the masks, then the targets.
+    /// The arrays: the image, then the masks, the targets and the further images.
     pub(crate) fn arrays(&self) -> &[BatchArray] {
         &self.lease.plan().arrays
     }

@@ -1,7 +1,7 @@
 //! Contents of a slot: which windows of which samples are where, and the tasks that fill it.
 //!
 //! A slot begins with the images, (sample, row, column, band). The masks follow, (sample, row, column) each, then the
-//! targets, with their channels. Every array starts on a page.
+//! targets and the further images, with their channels and bands. Every array starts on a page.
 //!
 //! The smallest unit of work is a *part*: the rows of one sample's window that lie in one row of chunks; or a whole
 //! window that reaches beyond the edge of its cube; or a run of small windows, of which a batch may have thousands. A
@@ -17,7 +17,7 @@ use super::compressed::{Compressed, Entry};
 use super::load_times::LoadTime;
 use crate::dataset::Dataset;
 use crate::decode::Decoder;
-use crate::plan::Item;
+use crate::plan::{Item, Window};
 use crate::ring::slots::Failure;
 use crate::shuffle_buffer::ChunkRef;
 use crate::{Error, Result};
@@ -64,7 +64,7 @@ pub(crate) enum Task<'a> {
     Compressed(&'a [Entry]),
 }
 
-/// One array of a batch: 0 is the image; the masks and targets follow.
+/// One array of a batch: 0 is the image; the masks, targets and further images follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchArray {
     /// First byte in the slot.
@@ -108,13 +108,14 @@ const RUN_BYTES: usize = 256 << 10;
 /// Arrays start on pages.
 const ALIGNMENT: usize = 4096;
 
-/// Where the image of a batch, and the arrays `beside` it, of `len` windows of `rows` × `columns` lie in a slot, and where they end.
+/// Where the image of a batch, and the arrays `beside` it, of `len` windows of `rows` × `columns` of the
+/// image lie in a slot, and where they end.
 pub(crate) fn lay_out(
     decoder: &Decoder<'_>,
     beside: &[String],
     stack: usize,
     len: usize,
-    (rows, columns): (usize, usize),
+    (rows, columns): (u32, u32),
     arrays: &mut Vec<BatchArray>,
 ) -> Result<usize> {
     arrays.clear();
@@ -125,10 +126,11 @@ pub(crate) fn lay_out(
     {
         let array = dataset.array(stack, number?);
         let bands = decoder.bands.filter(|_| array.array == 0);
+        let Window { rows, columns, .. } = array.window(Window::at(0, 0, rows, columns));
         let array = BatchArray {
             start: end,
-            rows,
-            columns,
+            rows: rows as usize,
+            columns: columns as usize,
             bands: bands.map_or(array.shape().bands, <[usize]>::len),
             dtype: array.dtype(),
         };
@@ -144,7 +146,7 @@ pub(crate) fn lay_out(
     Ok(end)
 }
 
-/// The array of a mask or a target in a stack.
+/// The array of a mask or companion in a stack.
 pub(crate) fn place(dataset: &Dataset, stack: usize, name: &str) -> Result<usize> {
     let beside = dataset.stacks()[stack].arrays().skip(1);
     let place = beside.map(ChunkArray::name).position(|array| array == name);
@@ -204,15 +206,16 @@ impl BatchPlan {
     ) -> Result<()> {
         let item = self.items[position];
         let array = array_of(decoder.dataset, beside, item, number)?;
-        let row_bytes = decoder.row_bytes(array, item.window);
+        let window = array.window(item.window);
+        let row_bytes = decoder.row_bytes(array, window);
         let mut push = |down, bytes| {
             self.push(Part { array: number, position, windows: 1, down, bytes }, end, pieces);
         };
-        if !item.window.is_inside(array.shape().rows, array.shape().columns) {
-            push(None, row_bytes * item.window.rows as usize);
+        if !window.is_inside(array.shape().rows, array.shape().columns) {
+            push(None, row_bytes * window.rows as usize);
             return Ok(());
         }
-        let rows = item.window.row_range();
+        let rows = window.row_range();
         for down in array.grid().chunk_rows(&rows) {
             push(Some(down), row_bytes * array.grid().rows_in(down, &rows).len());
         }

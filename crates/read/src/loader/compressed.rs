@@ -33,7 +33,7 @@ use crate::dataset::array::ArrayRef;
 use crate::decode::{Scratch, inside};
 use crate::device::decode::{CHUNK_BYTES, FRAME_HEADER, WINDOW_BYTES, copied_frame, supports};
 use crate::device::resident::{Cube, Kept, Region, Residents, frame_bytes, key};
-use crate::plan::{Crop, Item};
+use crate::plan::{Crop, Item, Pad};
 use crate::ring::slots::Failure;
 use crate::shuffle_buffer::ChunkRef;
 use crate::{Error, ErrorKind, Result};
@@ -319,10 +319,15 @@ impl Planner<'_> {
     /// its slot has room for them beside `rest` bytes.
     fn is_resident(&mut self, stored: ArrayRef<'_>, item: Item, at: At, rest: usize) -> bool {
         let Some(residents) = self.residents else { return false };
-        let (reader, shape) = (self.reader, stored.shape());
+        let (reader, shape, window) = (self.reader, stored.shape(), stored.window(item.window));
         let index = reader.dataset.samples().index(item.sample);
         let Some((region, cube)) = residents.find(key(stored, index)) else { return false };
-        let is_inside = item.window.is_inside(shape.rows, shape.columns);
+        let is_inside = window.is_inside(shape.rows, shape.columns);
+        // The device mirrors pixels of the array, not pixels of the image with what is within them.
+        let is_mirrored = !is_inside && reader.pad(stored) == Pad::Reflect;
+        if is_mirrored && !stored.chunks.ratio().is_same() {
+            return false;
+        }
         if region.kept() == Kept::Compressed
             && (!is_inside
                 || reader.decoder().bands_of(stored).is_some()
@@ -335,7 +340,7 @@ impl Planner<'_> {
             self.take(at, region, cube);
             return true;
         }
-        let (rows, columns) = inside(item.window, shape, reader.pad(stored));
+        let (rows, columns) = inside(stored, window, reader.pad(stored));
         let grid = stored.grid();
         let chunks = grid.chunk_rows(&rows).flat_map(|down| grid.chunks_in(down, &columns));
         let chunks: Vec<usize> = chunks.collect();
@@ -439,12 +444,13 @@ fn value_bytes(sample_bytes: usize) -> usize {
 fn frames(array: ArrayRef<'_>, reader: &Reader, item: Item) -> Option<Vec<(usize, usize)>> {
     let (shape, grid, codecs) = (array.shape(), array.grid(), array.chunks.meta().codecs);
     codecs.compression.filter(supports)?;
-    if !item.window.is_inside(shape.rows, shape.columns) {
+    let window = array.window(item.window);
+    if !window.is_inside(shape.rows, shape.columns) {
         return None;
     }
     let index = reader.dataset.samples().index(item.sample);
-    let columns = item.window.column_range();
-    let chunks = grid.chunk_rows(&item.window.row_range());
+    let columns = window.column_range();
+    let chunks = grid.chunk_rows(&window.row_range());
     let chunks = chunks.flat_map(|down| grid.chunks_in(down, &columns));
     chunks.map(|chunk| Some((chunk, frame_bytes(array, index, chunk)? as usize))).collect()
 }

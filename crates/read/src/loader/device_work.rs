@@ -239,7 +239,7 @@ impl<'a> Work<'a> {
         for window in &self.compressed.windows {
             let (at, region, cube) = (window.at, &window.region, &window.cube);
             let (array, into) = (self.array(at)?, self.place_of(at));
-            let item = self.plan.items[at.position].window;
+            let item = array.window(self.plan.items[at.position].window);
             if region.kept() == Kept::Decoded {
                 let bands = self.reader.decoder().bands_of(array).map(<[usize]>::len);
                 let pad = self.reader.pad(array);
@@ -286,8 +286,8 @@ impl<'a> Work<'a> {
                 }
                 Content::Chunk { at, chunk } => {
                     let (array, into) = (self.array(at)?, self.place_of(at));
-                    let (item, element) =
-                        (self.plan.items[at.position].window, array.dtype().size());
+                    let item = array.window(self.plan.items[at.position].window);
+                    let element = array.dtype().size();
                     let chunk = Chunk::new(array.grid(), element, chunk, item, frame, into)?;
                     self.push(None, None, chunk, block, true);
                 }
@@ -390,15 +390,16 @@ fn earlier(
         compressed.loads.0.iter().any(same)
     };
     let mut earlier = Vec::new();
-    for window in compressed.windows.iter().filter(|window| !window.region.is_complete()) {
-        let item = plan.items[window.at.position];
-        let array = array_of(&reader.dataset, &reader.beside, item, window.at.array).ok()?;
-        let (rows, columns) = crate::decode::inside(item.window, array.shape(), reader.pad(array));
+    for resident in compressed.windows.iter().filter(|resident| !resident.region.is_complete()) {
+        let item = plan.items[resident.at.position];
+        let array = array_of(&reader.dataset, &reader.beside, item, resident.at.array).ok()?;
+        let window = array.window(item.window);
+        let (rows, columns) = crate::decode::inside(array, window, reader.pad(array));
         let grid = array.grid();
         for chunk in grid.chunk_rows(&rows).flat_map(|down| grid.chunks_in(down, &columns)) {
-            let chunk = window.cube.first + chunk;
-            if !window.region.is_resident(chunk) && !brings(&window.region, chunk) {
-                earlier.push((window.region.clone(), chunk));
+            let chunk = resident.cube.first + chunk;
+            if !resident.region.is_resident(chunk) && !brings(&resident.region, chunk) {
+                earlier.push((resident.region.clone(), chunk));
             }
         }
     }

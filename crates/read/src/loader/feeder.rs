@@ -118,7 +118,7 @@ impl<'a> OneDataset<'a> {
             Error::new(ErrorKind::Conflict, "a batch without samples was planned")
         })?;
         let stack = dataset.stack_of(first.sample)?;
-        let size = (first.window.rows as usize, first.window.columns as usize);
+        let size = (first.window.rows, first.window.columns);
         let (decoder, len) = (self.reader.decoder(), plan.items.len());
         lay_out(&decoder, beside, stack, len, size, &mut plan.arrays).map(drop)
     }
@@ -289,7 +289,7 @@ impl<'a> Feeder<'a> {
                 continue;
             };
             let index = reader.dataset.samples().index(item.sample);
-            let (rows, columns) = inside(item.window, array.shape(), reader.pad(array));
+            let (rows, columns) = inside(array, array.window(item.window), reader.pad(array));
             let downs = match part.down {
                 Some(down) => down..down + 1,
                 None => array.grid().chunk_rows(&rows),

@@ -84,12 +84,12 @@ fn uses(
     Ok(Some(uses))
 }
 
-/// Notes the chunks of an item's image, masks and targets.
+/// Notes the chunks of an item's image, masks and companions.
 fn want(reader: &Reader, item: Item, step: u32, uses: &mut EpochUses) -> Result<()> {
     let index = reader.dataset.samples().index(item.sample);
     for number in 0..=reader.beside.len() {
         let array = array_of(&reader.dataset, &reader.beside, item, number)?;
-        let (rows, columns) = inside(item.window, array.shape(), reader.pad(array));
+        let (rows, columns) = inside(array, array.window(item.window), reader.pad(array));
         for down in array.grid().chunk_rows(&rows) {
             for chunk in array.grid().chunks_in(down, &columns) {
                 let Some(stored) = array.locate_if_open(index, chunk) else { continue };

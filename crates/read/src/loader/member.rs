@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use hsipack_format::{CubeShape, Opt, remedy};
+use hsipack_format::metadata::Role;
+use hsipack_format::{CubeShape, Opt, Ratio, remedy};
+use hsipack_store::dataset::ChunkArray;
 
 use super::batch_plan::{lay_out, place};
 use super::cache_choice::{CacheChoice, Chosen, needed_bytes};
@@ -30,6 +32,7 @@ pub struct Member {
     pub(crate) plan: Plan,
     pub(crate) masks: Vec<String>,
     pub(crate) targets: Vec<String>,
+    pub(crate) images: Vec<String>,
     pub(crate) new_ids: Arc<IdTables>,
     /// Bytes of its largest batch.
     pub(crate) slot_bytes: usize,
@@ -47,11 +50,14 @@ impl Member {
         check(&options)?;
         let samples = choose(dataset, &options)?;
         let masks = choose_masks(dataset, &options, &samples)?;
-        let targets = choose_targets(dataset, &options, &samples)?;
-        let beside = [&masks[..], &targets].concat();
+        let targets = choose_companions(dataset, Role::Target, &options.targets, &samples)?;
+        let images = choose_companions(dataset, Role::Image, &options.images, &samples)?;
+        let beside = [&masks[..], &targets, &images].concat();
         let new_ids = IdTables::new(dataset, &options, &masks, &stacks_of(dataset, &samples)?)?;
         check_bands(dataset, &options, &samples)?;
         let plan_options = with_patches(dataset, &options, &samples)?;
+        let align = alignment(dataset, &images, &samples, &plan_options)?;
+        let plan_options = PlanOptions { align, ..plan_options };
         let plan = Plan::new(plan_samples(dataset, &options, &samples)?, plan_options)?;
         check_mixing(dataset, &plan, &beside)?;
         let slot_bytes = slot_bytes(dataset, &options, &plan, &beside)?;
@@ -65,6 +71,7 @@ impl Member {
             plan,
             masks,
             targets,
+            images,
             new_ids: new_ids.into(),
             slot_bytes,
             memory_fraction: 1.0,
@@ -168,7 +175,7 @@ impl Member {
         Ok(())
     }
 
-    /// The arrays of a stack that are read: the image, then masks and targets.
+    /// The arrays of a stack that are read: the image, then masks, targets and further images.
     pub(crate) fn arrays(&self, stack: usize) -> Result<Vec<usize>> {
         let beside = self.beside();
         let beside = beside.iter().map(|name| place(&self.dataset, stack, name));
@@ -205,16 +212,36 @@ impl Member {
         &self.targets
     }
 
-    /// Names of the masks, then of the targets: the arrays beside the image.
-    pub(super) fn beside(&self) -> Vec<String> {
-        [&self.masks[..], &self.targets].concat()
+    /// Names of the further images that batches have.
+    pub fn images(&self) -> &[String] {
+        &self.images
     }
 
-    /// The targets that are read, with their numbers of channels.
-    pub(super) fn channels(&self) -> impl Iterator<Item = (&str, usize)> {
-        self.targets.iter().filter_map(|name| {
-            let target = self.dataset.stacks().iter().find_map(|stack| stack.target(name))?;
-            Some((name.as_str(), target.shape().bands))
+    /// The further images that batches have: names, resolutions and numbers of bands.
+    pub fn further(&self) -> Vec<(&str, Ratio, usize)> {
+        let image = |name| {
+            let stacks = self.dataset.stacks();
+            let image = stacks.iter().find_map(|stack| stack.companion(name))?;
+            Some((image.ratio(), image.shape().bands))
+        };
+        let described = self.images.iter().filter_map(|name| {
+            let (ratio, bands) = image(name)?;
+            Some((name.as_str(), ratio, bands))
+        });
+        described.collect()
+    }
+
+    /// Names of the masks, of the targets, then of the further images: the arrays beside the image.
+    pub(super) fn beside(&self) -> Vec<String> {
+        [&self.masks[..], &self.targets, &self.images].concat()
+    }
+
+    /// The companions that are read, with their types, channels or bands, and resolutions.
+    pub(super) fn companion_kinds(&self) -> impl Iterator<Item = (&str, String)> {
+        self.targets.iter().chain(&self.images).filter_map(|name| {
+            let stacks = self.dataset.stacks();
+            let companion = stacks.iter().find_map(|stack| stack.companion(name))?;
+            Some((name.as_str(), kind_of(companion)))
         })
     }
 
@@ -341,24 +368,88 @@ fn choose_masks(
     Ok(names.filter(everywhere).collect())
 }
 
-fn choose_targets(
+/// The companions of a role that are read: those that `chosen` names, otherwise those that all stacks have.
+fn choose_companions(
     dataset: &Dataset,
-    options: &LoaderOptions,
+    role: Role,
+    chosen: &Option<Vec<String>>,
     samples: &[usize],
 ) -> Result<Vec<String>> {
     let stacks = stacks_of(dataset, samples)?;
-    let has = |stack: usize, name: &str| dataset.stacks()[stack].target(name).is_some();
-    if let Some(names) = &options.targets {
+    let has = |stack: usize, name: &str| {
+        dataset.stacks()[stack].companions_of(role).any(|array| array.name() == name)
+    };
+    if let Some(names) = chosen {
         for name in names {
             if let Some(stack) = stacks.iter().find(|stack| !has(**stack, name)) {
-                return Err(dataset.no_target(*stack, name));
+                return Err(dataset.no_companion(*stack, role, name));
             }
         }
         return Ok(names.clone());
     }
     let Some((first, others)) = stacks.split_first() else { return Ok(Vec::new()) };
-    let names = dataset.stacks()[*first].targets.iter().map(|target| target.name().to_owned());
+    let names = dataset.stacks()[*first].companions_of(role).map(|array| array.name().to_owned());
     Ok(names.filter(|name| others.iter().all(|stack| has(*stack, name))).collect())
+}
+
+/// The type of a companion, its channels or bands, and its resolution, for errors.
+fn kind_of(companion: &ChunkArray) -> String {
+    let (dtype, bands) = (companion.meta().dtype, companion.shape().bands);
+    let words = companion.role().map_or("band", Role::bands);
+    let bands = match companion.has_bands() {
+        true => format!(" with {bands} {words}s"),
+        false => String::new(),
+    };
+    match companion.ratio() {
+        ratio if ratio.is_same() => format!("{dtype}{bands}"),
+        ratio => format!("{dtype}{bands} and {ratio} times the rows and columns"),
+    }
+}
+
+/// The number of rows and columns at whose multiples windows begin and end, so that they hold whole pixels of all further images.
+///
+/// # Errors
+/// If the crops, patches or regions do not.
+fn alignment(
+    dataset: &Dataset,
+    images: &[String],
+    samples: &[usize],
+    plan: &PlanOptions,
+) -> Result<u32> {
+    let mut align = 1;
+    for stack in stacks_of(dataset, samples)? {
+        for image in dataset.stacks()[stack].companions_of(Role::Image) {
+            let step = image.ratio().coarser();
+            if step == 1 || !images.iter().any(|name| name == image.name()) {
+                continue;
+            }
+            let named = || {
+                format!(
+                    "the further image {:?}, which has a pixel for {step} of the cube along each axis",
+                    image.name()
+                )
+            };
+            plan.crop.check_aligned(step).map_err(|(what, other)| {
+                Error::conflict(format!("{what} do not fit {}", named()))
+                    .at(dataset.path())
+                    .with_remedy(format!("read without that image, or choose {other}"))
+            })?;
+            align = least_common_multiple(align, step).ok_or_else(|| {
+                Error::unsupported(format!("no window fits {} and the others", named()))
+                    .at(dataset.path())
+                    .with_remedy("read fewer further images")
+            })?;
+        }
+    }
+    Ok(align)
+}
+
+fn least_common_multiple(first: u32, other: u32) -> Option<u32> {
+    let (mut divisor, mut remainder) = (first, other);
+    while remainder > 0 {
+        (divisor, remainder) = (remainder, divisor % remainder);
+    }
+    (first / divisor).checked_mul(other)
 }
 
 fn check_bands(dataset: &Dataset, options: &LoaderOptions, samples: &[usize]) -> Result<()> {
@@ -397,9 +488,6 @@ fn plan_samples(
         let number = *sample;
         let stack = dataset.stack_of(number).expect("chosen among those that exist");
         let shape = dataset.image(stack).shape();
-        // The axes of a cube that can be read fit into 32 bits. Its chunks hold whole rows of columns or tiles below
-        // 2 GiB, and a file of 2^32 rows would be larger than any disk.
-        let axis = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         let weight = match &options.weights {
             Some(weights) => Some(weights[number]),
             None if weighted => {
@@ -418,8 +506,14 @@ fn plan_samples(
     samples.iter().map(plan_sample).collect()
 }
 
-/// Windows of one shape from several stacks come in one batch, so their element types must be the same, and the channels of
-/// their targets.
+/// The length of an axis. The axes of a cube that can be read fit into 32 bits: its chunks hold whole rows of columns or tiles
+/// below 2 GiB, and a file of 2^32 rows would be larger than any disk.
+fn axis(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+/// Windows of one shape from several stacks come in one batch, so their element types must be the same, and the channels,
+/// bands and resolutions of their companions.
 fn check_mixing(dataset: &Dataset, plan: &Plan, beside: &[String]) -> Result<()> {
     let samples: Vec<usize> = plan.samples().iter().map(|sample| sample.sample).collect();
     let stacks = stacks_of(dataset, &samples)?;
@@ -428,10 +522,9 @@ fn check_mixing(dataset: &Dataset, plan: &Plan, beside: &[String]) -> Result<()>
         let arrays = std::iter::once(Ok(0)).chain(others);
         let kind = |array: Result<usize>| {
             let array = dataset.array(stack, array?);
-            let (dtype, bands) = (array.dtype(), array.shape().bands);
-            Ok(match array.array > 0 && array.chunks.has_bands() {
-                true => format!("{dtype} with {bands} channels"),
-                false => dtype.to_string(),
+            Ok(match array.chunks.role() {
+                Some(_) => kind_of(array.chunks),
+                None => array.dtype().to_string(),
             })
         };
         arrays.map(kind).collect()
@@ -472,7 +565,14 @@ fn slot_bytes(
             plan.shapes().iter().filter(|shape| shape.bands == bands)
         {
             let len = options.plan.batch_size;
-            let bytes = lay_out(&decoder, beside, stack, len, (*rows, *columns), &mut Vec::new())?;
+            let bytes = lay_out(
+                &decoder,
+                beside,
+                stack,
+                len,
+                (axis(*rows), axis(*columns)),
+                &mut Vec::new(),
+            )?;
             largest = largest.max(bytes);
         }
     }

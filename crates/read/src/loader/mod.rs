@@ -543,8 +543,12 @@ impl Loader {
 
     /// Names of the targets that batches have.
     pub fn targets(&self) -> &[String] {
-        let first = self.shared.first();
-        &first.beside[first.masks.len()..]
+        &self.shared.first().targets
+    }
+
+    /// Names of the further images that batches have.
+    pub fn images(&self) -> &[String] {
+        self.shared.first().further()
     }
 
     /// Number of batches that every rank gets in a whole epoch.

@@ -66,6 +66,9 @@ pub struct LoaderOptions {
     /// Names of the targets to deliver. If `None`, all targets that every stack has.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub targets: Option<Vec<String>>,
+    /// Names of the further images to deliver. If `None`, all further images that every stack has.
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub images: Option<Vec<String>>,
     /// New class ids for masks, used in what is delivered: masks, and labels of windows around labelled pixels. Which
     /// windows there are, and how classes are balanced, still depends on the ids in the dataset.
     #[cfg_attr(feature = "clap", arg(skip))]
@@ -239,6 +242,7 @@ impl LoaderOptions {
             regions: None,
             masks: None,
             targets: None,
+            images: None,
             new_ids: Vec::new(),
             bands: None,
             threads: cores(),

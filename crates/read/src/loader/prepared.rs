@@ -236,6 +236,11 @@ impl PreparedLoader {
         &self.members[0].targets
     }
 
+    /// Names of the further images that batches have.
+    pub fn images(&self) -> &[String] {
+        &self.members[0].images
+    }
+
     /// Cache policy, with its reason; that of the first dataset if there are several. The loader may decide otherwise when
     /// it starts.
     pub fn cache(&self) -> &CacheChoice {
@@ -352,8 +357,9 @@ fn with_largest_once(items: &[usize], weights: &[f64]) -> usize {
 /// Refuses datasets whose batches do not match.
 fn check_alike(one: &Member, other: &Member) -> Result<()> {
     let error = |what: String| {
-        Err(Error::conflict(what)
-            .with_remedy("read the same bands, masks and targets from all datasets"))
+        Err(Error::conflict(what).with_remedy(
+            "read the same bands, masks, targets and further images from all datasets",
+        ))
     };
     let (path, other_path) = (one.dataset.path().display(), other.dataset.path().display());
     if one.masks != other.masks {
@@ -368,12 +374,19 @@ fn check_alike(one: &Member, other: &Member) -> Result<()> {
             one.targets, other.targets
         ));
     }
-    if let Some((name, channels)) = one.channels().find(|(name, channels)| {
-        other.channels().any(|(theirs, others)| theirs == *name && others != *channels)
-    }) {
+    if one.images != other.images {
         return error(format!(
-            "datasets whose target {name:?} has {channels} channels, or another number: {path} and {other_path}"
+            "datasets with further images {:?} and {:?}: {path} and {other_path}",
+            one.images, other.images
         ));
+    }
+    let kinds = one.companion_kinds().zip(other.companion_kinds());
+    for ((name, ours), (_, theirs)) in kinds {
+        if ours != theirs {
+            return error(format!(
+                "datasets whose {name:?} is {ours}, and {theirs}: {path} and {other_path}"
+            ));
+        }
     }
     let bands = |member: &Member| -> Vec<usize> {
         let read = member.options.bands.as_ref().map(Vec::len);

@@ -30,7 +30,9 @@ pub(crate) struct Reader {
     pub plan: Plan,
     /// Names of the masks, in the order of their arrays.
     pub masks: Vec<String>,
-    /// Names of the masks and of the targets: the arrays beside the image.
+    /// Names of the targets, whose arrays follow those of the masks.
+    pub targets: Vec<String>,
+    /// Names of the masks, the targets and the further images: the arrays beside the image.
     pub beside: Vec<String>,
     /// New class ids for the masks.
     pub new_ids: Arc<IdTables>,
@@ -94,7 +96,16 @@ impl Reader {
     pub(super) fn without_cache(member: Member) -> Self {
         let beside = member.beside();
         let Member {
-            number, dataset, mut options, plan, masks, new_ids, cached, residents, ..
+            number,
+            dataset,
+            mut options,
+            plan,
+            masks,
+            targets,
+            new_ids,
+            cached,
+            residents,
+            ..
         } = member;
         (options.cache, options.cache_bytes) = (cached.kind, cached.limit_bytes);
         Self {
@@ -103,6 +114,7 @@ impl Reader {
             options,
             plan,
             masks,
+            targets,
             beside,
             new_ids,
             cache: None,
@@ -116,6 +128,11 @@ impl Reader {
     fn needs_no_cache(&self) -> bool {
         let are_whole = self.residents.as_ref().is_some_and(|residents| residents.are_whole());
         are_whole && self.cached.chosen
+    }
+
+    /// Names of the further images.
+    pub(crate) fn further(&self) -> &[String] {
+        &self.beside[self.masks.len() + self.targets.len()..]
     }
 
     pub(crate) fn decoder(&self) -> Decoder<'_> {
@@ -154,7 +171,7 @@ impl Reader {
         let crop = &self.plan.options().crop;
         match crop {
             // Mirrored pixels are not part of a region.
-            Crop::Windows(windows) if windows.are_regions() && array.array != 0 => Pad::Value(0.0),
+            Crop::Windows(windows) if windows.are_regions() && !array.is_image() => Pad::Value(0.0),
             _ => crop.pad().unwrap_or(Pad::Edge),
         }
     }

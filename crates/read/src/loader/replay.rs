@@ -28,7 +28,7 @@ impl Reader {
         plan.items = items.to_vec();
         let Some(first) = items.first() else { return Ok((Buffer::zeroed(0)?, plan.arrays)) };
         let stack = self.dataset.stack_of(first.sample)?;
-        let size = (first.window.rows as usize, first.window.columns as usize);
+        let size = (first.window.rows, first.window.columns);
         let decoder = self.decoder();
         let end = lay_out(&decoder, &self.beside, stack, items.len(), size, &mut plan.arrays)?;
         let mut pieces = Vec::new();

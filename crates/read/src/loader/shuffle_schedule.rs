@@ -179,7 +179,8 @@ fn push_chunks(
     for number in std::iter::once(Ok(0)).chain(arrays) {
         let array = dataset.array(stack, number?);
         let reach = |range: &std::ops::Range<u32>, size: u32, length: usize| {
-            range.start as usize..((range.end + size - 1) as usize).min(length)
+            let ground = range.start as usize..(range.end + size - 1) as usize;
+            array.chunks.ratio().cover(ground, length)
         };
         let shape = array.shape();
         let rows = reach(&block.rows, rows, shape.rows);

@@ -158,7 +158,7 @@ impl<'a> Cubes<'a> {
         }
         let Some(gather) = self.reader.decoder().gather(array, index) else { return 0 };
         let of_it = items.iter().take_while(|item| item.sample == first.sample);
-        gather.copy(of_it.map(|item| item.window), out, &mut scratch.meter)
+        gather.copy(of_it.map(|item| array.window(item.window)), out, &mut scratch.meter)
     }
 
     /// Reads a window, wherever its values are.
@@ -171,7 +171,8 @@ impl<'a> Cubes<'a> {
     ) -> Result<()> {
         let (array, index) = self.find(item)?;
         let reader = self.reader;
-        let (decoder, window, shape) = (reader.decoder(), item.window, array.shape());
+        let (decoder, shape) = (reader.decoder(), array.shape());
+        let window = array.window(item.window);
         match part.down {
             Some(down) => decoder.rows(array, index, down, window, out, scratch),
             None if window.is_inside(shape.rows, shape.columns) => {

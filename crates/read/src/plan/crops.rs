@@ -121,6 +121,34 @@ impl Crop {
         }
     }
 
+    /// Says whether all windows begin and end at multiples of `step` rows and columns of cubes that do so themselves, if random
+    /// and central windows are placed there.
+    ///
+    /// # Errors
+    /// The windows that do not, and what to choose instead.
+    pub(crate) fn check_aligned(&self, step: u32) -> std::result::Result<(), (String, String)> {
+        let fits = |numbers: [u32; 2]| numbers.iter().all(|number| number.is_multiple_of(step));
+        match *self {
+            Self::Whole => Ok(()),
+            Self::Windows(_) => {
+                Err(("patches, regions and listed windows".into(), "crops or a grid".into()))
+            }
+            Self::Centre { rows, columns }
+            | Self::Random { rows, columns, .. }
+            | Self::Grid { rows, columns, .. }
+                if !fits([rows, columns]) =>
+            {
+                let what = format!("windows of {rows}x{columns} pixels");
+                Err((what, format!("a size that is a multiple of {step}")))
+            }
+            Self::Grid { row_step, column_step, .. } if !fits([row_step, column_step]) => {
+                let what = format!("windows that are {row_step}x{column_step} pixels apart");
+                Err((what, format!("steps that are multiples of {step}")))
+            }
+            Self::Centre { .. } | Self::Random { .. } | Self::Grid { .. } => Ok(()),
+        }
+    }
+
     /// The crop as numbers, for a plan's digest. For numbered windows these are not all numbers.
     pub(super) fn parts(&self) -> [u64; 5] {
         let kind = match self {
@@ -223,6 +251,7 @@ impl Crop {
         &self,
         sample: &PlanSample,
         draw: Draw,
+        align: u32,
         labelled: Option<&mut (dyn Labelled + '_)>,
     ) -> Result<Window> {
         match *self {
@@ -230,14 +259,15 @@ impl Crop {
                 Ok(Window { row: 0, column: 0, rows: sample.rows, columns: sample.columns })
             }
             Self::Centre { rows, columns } => {
-                let middle = |length: u32, size: u32| (length - size) / 2;
+                let middle = |length: u32, size: u32| (length - size) / 2 / align * align;
                 let (row, column) = (middle(sample.rows, rows), middle(sample.columns, columns));
                 Ok(Window::at(row, column, rows, columns))
             }
             Self::Random { rows, columns, min_labelled, .. } => {
                 let mut random = draw.random(Stream::Window, sample);
-                let windows =
-                    std::iter::repeat_with(|| anywhere(sample, rows, columns, &mut random));
+                let windows = std::iter::repeat_with(|| {
+                    anywhere(sample, [rows, columns], align, &mut random)
+                });
                 choose(windows, sample, min_labelled, labelled)
             }
             Self::Grid { rows, columns, row_step, column_step, .. } => {
@@ -280,10 +310,18 @@ fn step_start(index: u64, length: u32, size: u32, step: u32) -> u32 {
     (index * u64::from(step)).min(u64::from(length.saturating_sub(size))) as u32
 }
 
-fn anywhere(sample: &PlanSample, rows: u32, columns: u32, random: &mut Random) -> Window {
-    let row = random.below(u64::from(sample.rows - rows) + 1) as u32;
-    let column = random.below(u64::from(sample.columns - columns) + 1) as u32;
-    Window::at(row, column, rows, columns)
+/// A window of this size at any place that is a multiple of `align`.
+fn anywhere(
+    sample: &PlanSample,
+    [rows, columns]: [u32; 2],
+    align: u32,
+    random: &mut Random,
+) -> Window {
+    let mut start = |length: u32, size: u32| {
+        random.below(u64::from((length - size) / align) + 1) as u32 * align
+    };
+    let row = start(sample.rows, rows);
+    Window::at(row, start(sample.columns, columns), rows, columns)
 }
 
 /// The first window with enough labelled pixels; otherwise the best of [`ATTEMPTS`] windows.
@@ -340,7 +378,7 @@ mod tests {
     }
 
     fn window(crop: &Crop, sample: &PlanSample, repeat: u32) -> Window {
-        crop.window(sample, draw(repeat), None).unwrap()
+        crop.window(sample, draw(repeat), 1, None).unwrap()
     }
 
     /// Pixels from column `from` on are labelled.
@@ -460,7 +498,7 @@ mod tests {
         let cube = sample(0, 10, 40, 1);
         let mut labels = RightOf { from: 30, calls: 0 };
         for repeat in 0..50 {
-            let window = crop.window(&cube, draw(repeat), Some(&mut labels)).unwrap();
+            let window = crop.window(&cube, draw(repeat), 1, Some(&mut labels)).unwrap();
             assert!(window.column >= 28, "{window:?}");
         }
         assert!((51..50 * ATTEMPTS).contains(&labels.calls), "{}", labels.calls);
@@ -471,7 +509,7 @@ mod tests {
         let crop = Crop::Random { rows: 2, columns: 4, per_sample: 1, min_labelled: 0.9 };
         let cube = sample(0, 2, 7, 1); // columns 0 to 3: at most half of the pixels are labelled
         let mut labels = RightOf { from: 5, calls: 0 };
-        let window = crop.window(&cube, draw(0), Some(&mut labels)).unwrap();
+        let window = crop.window(&cube, draw(0), 1, Some(&mut labels)).unwrap();
         assert_eq!((window.column, labels.calls), (3, ATTEMPTS));
     }
 
@@ -479,10 +517,10 @@ mod tests {
     fn labels_are_needed_only_where_asked_for() {
         let cube = sample(0, 10, 40, 1);
         let crop = |min_labelled| Crop::Random { rows: 2, columns: 4, per_sample: 1, min_labelled };
-        let error = crop(0.1).window(&cube, draw(0), None).unwrap_err();
+        let error = crop(0.1).window(&cube, draw(0), 1, None).unwrap_err();
         assert!(error.to_string().contains("no mask gives labels"), "{error}");
         let mut labels = RightOf { from: 0, calls: 0 };
-        crop(0.0).window(&cube, draw(0), Some(&mut labels)).unwrap();
+        crop(0.0).window(&cube, draw(0), 1, Some(&mut labels)).unwrap();
         assert_eq!(labels.calls, 0);
     }
 

@@ -167,6 +167,16 @@ pub struct PlanOptions {
     /// any run of batches has them in proportion; the largest dataset comes once in an epoch, unless it has a length.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub is_mix: bool,
+    /// Random and central windows begin at multiples of this many rows and columns, because they hold whole pixels of a coarser
+    /// array. At least 1.
+    #[serde(skip, default = "everywhere")]
+    #[cfg_attr(feature = "clap", arg(skip = 1u32))]
+    pub align: u32,
+}
+
+/// Windows may begin at any pixel.
+fn everywhere() -> u32 {
+    1
 }
 
 /// Number of items in a batch unless another number is given.
@@ -190,6 +200,7 @@ impl PlanOptions {
             epoch_length: None,
             blocks: None,
             is_mix: false,
+            align: everywhere(),
         }
     }
 }
@@ -535,7 +546,7 @@ impl EpochPlan {
         labelled: Option<&mut (dyn Labelled + '_)>,
     ) -> Result<Item> {
         let Drawn { sample: place, repeat, window } = self.order.get(place);
-        let PlanOptions { seed, order, crop, .. } = self.plan.options();
+        let PlanOptions { seed, order, crop, align, .. } = self.plan.options();
         let sample = &self.plan.0.samples[place as usize];
         let draw =
             Draw { seed: *seed, epoch: self.epoch, repeat, replacement: order.has_replacement() };
@@ -550,7 +561,7 @@ impl EpochPlan {
                 windows.get(WindowNumber { sample: place, window });
             return Ok(Item { sample: sample.sample, repeat, window, label, region, padding });
         }
-        let window = crop.window(sample, draw, labelled)?;
+        let window = crop.window(sample, draw, *align, labelled)?;
         Ok(Item { sample: sample.sample, repeat, window, label: None, region: None, padding })
     }
 }
@@ -578,7 +589,8 @@ fn digest(samples: &[PlanSample], options: &PlanOptions, pool: &Pool, length: us
         .chain(strata)
         .chain(weights)
         // Other plans have the digests that they had before there were mixes.
-        .chain(options.is_mix.then_some(1));
+        .chain(options.is_mix.then_some(1))
+        .chain((options.align > 1).then_some(u64::from(options.align) << 1));
     format!("{:016x}", random::fold(parts))
 }
 

@@ -1,5 +1,6 @@
 //! The values of windows beyond the edge of their cube.
 
+use hsipack_format::Ratio;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -12,7 +13,7 @@ pub enum Pad {
     Reflect,
     /// The outermost pixels repeated, like NumPy's `edge`.
     Edge,
-    /// This value in images, as it is stored (before a scale factor, normalisation and the like), and 0 in masks.
+    /// This value in images, as it is stored (before a scale factor, normalisation and the like), 0 in masks and NaN in targets.
     Value(f64),
 }
 
@@ -25,8 +26,9 @@ impl Pad {
         }
     }
 
-    /// The pixel of an axis of `length` that is used at `place`; `None` if it is padded with a value.
-    pub(crate) fn pixel(self, place: i64, length: usize) -> Option<usize> {
+    /// The pixel of an axis of `length` that is used at `place`; `None` if it is padded with a value. The axis is that of an
+    /// array of this resolution: its ground is mirrored as that of the image is.
+    pub(crate) fn pixel(self, place: i64, length: usize, ratio: Ratio) -> Option<usize> {
         let length = length as i64;
         if (0..length).contains(&place) {
             return Some(place as usize);
@@ -34,14 +36,36 @@ impl Pad {
         let pixel = match self {
             Self::Value(_) => return None,
             Self::Edge => place.clamp(0, length - 1),
-            Self::Reflect if length == 1 => 0,
+            Self::Reflect if ratio.coarser() > 1 => {
+                // The mirror is within the outermost pixel, most of which is beyond it: the pixel is repeated.
+                let turned = place.rem_euclid(2 * length);
+                turned.min(2 * length - 1 - turned)
+            }
             Self::Reflect => {
-                let there_and_back = 2 * (length - 1);
-                let place = place.rem_euclid(there_and_back);
-                place.min(there_and_back - place)
+                // Pixels of the array within each pixel of the image are mirrored with it.
+                let finer = i64::from(ratio.finer());
+                let (pixel, within) = (place.div_euclid(finer), place.rem_euclid(finer));
+                match mirrored(pixel, length / finer) {
+                    (pixel, false) => pixel * finer + within,
+                    (pixel, true) => (pixel + 1) * finer - 1 - within,
+                }
             }
         };
         Some(pixel as usize)
+    }
+}
+
+/// The pixel of an axis of `length` pixels that is at `place` if the axis is mirrored at its outermost pixels, and whether its
+/// content is turned.
+fn mirrored(position: i64, length: i64) -> (i64, bool) {
+    if length == 1 {
+        return (0, false);
+    }
+    let there_and_back = 2 * (length - 1);
+    let position = position.rem_euclid(there_and_back);
+    match position < length {
+        true => (position, false),
+        false => (there_and_back - position, true),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use hsipack_format::Ratio;
+
 /// A rectangle of pixels of a cube, which may reach beyond its edge (see [`Pad`](super::Pad)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
@@ -17,9 +19,24 @@ pub struct Window {
 
 impl Window {
     /// A window that begins at this row and column.
-    pub(super) fn at(row: u32, column: u32, rows: u32, columns: u32) -> Self {
+    pub(crate) fn at(row: u32, column: u32, rows: u32, columns: u32) -> Self {
         // Axes of cubes have less than 2^31 pixels (see `Crop::size`).
         Self { row: row as i32, column: column as i32, rows, columns }
+    }
+
+    /// The window of an array of another resolution that covers the same ground. A window of a coarser array should begin and end
+    /// with its pixels.
+    pub fn scaled(self, ratio: Ratio) -> Self {
+        if ratio.is_same() {
+            return self;
+        }
+        let size = |size: u32| size.saturating_mul(ratio.finer()) / ratio.coarser();
+        Self {
+            row: ratio.start(self.row),
+            column: ratio.start(self.column),
+            rows: size(self.rows),
+            columns: size(self.columns),
+        }
     }
 
     /// The rows of the cube that the window covers, if it lies inside.

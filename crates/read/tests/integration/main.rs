@@ -7,6 +7,7 @@ mod device_decode;
 mod device_loading;
 mod device_table;
 mod driver;
+mod further_images;
 mod images;
 mod joined;
 mod loading;

@@ -12,7 +12,7 @@ use hsipack_format::codec::append_checksum;
 use hsipack_format::metadata::{IMAGE, SAMPLES};
 use hsipack_format::shard::{ChunkSpan, ShardIndex};
 use hsipack_format::zarr::{self, ArrayMeta, ChunkCodecs};
-use hsipack_format::{Codec, Compressor, CubeShape, DType, Grid, Shuffle, Tile, checksums};
+use hsipack_format::{Codec, Compressor, CubeShape, DType, Grid, Ratio, Shuffle, Tile, checksums};
 use serde_json::{Map, Value, json};
 
 /// How to write a stack.
@@ -31,6 +31,8 @@ pub struct StackSpec {
     pub wide_masks: Vec<String>,
     /// Names of targets, with their numbers of channels; `None` for targets without an axis of channels.
     pub targets: Vec<(String, Option<usize>)>,
+    /// Names of further images, with their numbers of bands and resolutions.
+    pub further: Vec<(String, usize, Ratio)>,
     /// Whether chunks of zeros are left out, as Zarr allows; then the fill value is 0.
     pub omit_zeros: bool,
 }
@@ -51,6 +53,7 @@ impl StackSpec {
             masks: Vec::new(),
             wide_masks: Vec::new(),
             targets: Vec::new(),
+            further: Vec::new(),
             omit_zeros: false,
         }
     }
@@ -62,6 +65,11 @@ impl StackSpec {
 
     pub fn target(mut self, name: &str, channels: Option<usize>) -> Self {
         self.targets.push((name.to_owned(), channels));
+        self
+    }
+
+    pub fn further(mut self, name: &str, bands: usize, [finer, coarser]: [u32; 2]) -> Self {
+        self.further.push((name.to_owned(), bands, Ratio::new(finer, coarser).unwrap()));
         self
     }
 
@@ -245,6 +253,20 @@ fn write_stack(root: &Path, spec: &StackSpec, samples: &[usize], image: ImagePix
             }
         });
     }
+    for (name, bands, ratio) in &spec.further {
+        let [rows, columns] =
+            [spec.shape.rows, spec.shape.columns].map(|length| ratio.length(length));
+        let shape = CubeShape::new(rows.unwrap(), columns.unwrap(), *bands);
+        let Tile { rows, columns } = spec.tile;
+        let tile = Tile { rows: rows.min(shape.rows), columns: columns.min(shape.columns) };
+        let further = StackSpec { shape, tile, ..spec.clone() };
+        let array = (name.as_str(), Some(*bands));
+        write_array(&folder, &further, array, DType::F32, samples, &|sample, row, column, out| {
+            for band in 0..*bands {
+                out.extend(target_value(sample, row, column, band).to_le_bytes());
+            }
+        });
+    }
     for mask in &spec.masks {
         write_array(
             &folder,
@@ -303,8 +325,14 @@ fn write_array(
         },
         fill_value: json!(0),
         dimension_names: Vec::new(),
-        attributes: match dtype {
-            DType::F32 => Map::from_iter([("hsipack".to_owned(), json!({ "role": "target" }))]),
+        attributes: match (dtype, spec.further.iter().find(|(further, ..)| further == name)) {
+            (_, Some((_, _, ratio))) => {
+                let ours = json!({ "role": "image", "ratio": ratio });
+                Map::from_iter([("hsipack".to_owned(), ours)])
+            }
+            (DType::F32, None) => {
+                Map::from_iter([("hsipack".to_owned(), json!({ "role": "target" }))])
+            }
             _ => Map::new(),
         },
     };

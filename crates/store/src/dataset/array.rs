@@ -1,4 +1,4 @@
-//! An image, mask or target array of a stack, read by chunks and rows.
+//! An image, mask or companion array of a stack, read by chunks and rows.
 
 use std::fs;
 use std::io::Read as _;
@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use hsipack_format::metadata::{IMAGE, Scaling};
+use hsipack_format::metadata::{IMAGE, Role, Scaling};
 use hsipack_format::zarr::ArrayMeta;
-use hsipack_format::{Command, CubeShape, Error, Grid, Result, codec, remedy};
+use hsipack_format::{Command, CubeShape, Error, Grid, Ratio, Result, codec, remedy};
 
 use crate::codec::decode;
 use crate::folder::Folder;
@@ -17,7 +17,7 @@ use crate::rows::{self, Chunks, Part};
 use crate::shard::ShardFile;
 use crate::{bounded_read, memory, remote};
 
-/// An image, mask or target array of a stack.
+/// An image, mask or companion array of a stack.
 #[derive(Debug)]
 pub struct ChunkArray {
     root: Arc<Folder>,
@@ -25,6 +25,8 @@ pub struct ChunkArray {
     folder: PathBuf,
     meta: ArrayMeta,
     grid: Grid,
+    role: Option<Role>,
+    ratio: Ratio,
     len: usize,
     open: Mutex<Vec<(usize, Arc<ShardFile>)>>,
 }
@@ -42,23 +44,24 @@ impl ChunkArray {
         Self::open(root, files, stack, IMAGE, |_| 4)
     }
 
-    /// Opens another array of a stack: a mask, (sample, y, x), or a target, which may have a fourth axis of channels.
+    /// Opens another array of a stack: a mask, (sample, y, x), a target, which may have a fourth axis of channels, or a further
+    /// image, which has one of bands.
     pub(super) fn open_beside(
         root: &Arc<Folder>,
         files: &MetadataFiles,
         stack: &Path,
         name: &str,
     ) -> Result<Self> {
-        let axes = |meta: &ArrayMeta| match meta.is_target() && meta.shape.len() == 4 {
-            true => 4,
-            false => 3,
+        let axes = |meta: &ArrayMeta| match meta.role() {
+            Some(Role::Image) => 4,
+            Some(Role::Target) if meta.shape.len() == 4 => 4,
+            Some(Role::Target) | None => 3,
         };
         let array = Self::open(root, files, stack, name, axes)?;
-        let (is_float, is_target) = (array.meta.dtype.is_float(), array.meta.is_target());
-        if is_float == is_target {
+        if array.meta.dtype.is_float() == array.role.is_some() {
             return Ok(array);
         }
-        let role = if is_target { "target" } else { "mask" };
+        let role = array.role.map_or("mask", Role::words);
         Err(Error::unsupported(format!("the {role} has the type {}", array.meta.dtype))
             .at(array.folder.join("zarr.json")))
     }
@@ -76,11 +79,16 @@ impl ChunkArray {
             .map_err(|error| error.at(&file))?;
         let axes = axes(&meta);
         let (len, grid) = meta.samples_and_grid(axes).map_err(|error| error.at(&file))?;
-        if axes == 4 || meta.is_target() {
+        let role = meta.role();
+        let ratio = match role {
+            Some(Role::Image) => meta.ratio().map_err(|error| error.at(&file))?,
+            Some(Role::Target) | None => Ratio::EQUAL,
+        };
+        if axes == 4 || role.is_some() {
             meta.check_attributes().map_err(|error| of_file(error, &file))?;
         }
         let (root, name) = (root.clone(), name.to_owned());
-        Ok(Self { root, name, folder, meta, grid, len, open: Mutex::default() })
+        Ok(Self { root, name, folder, meta, grid, role, ratio, len, open: Mutex::default() })
     }
 
     /// Keeps only the first `len` samples.
@@ -107,6 +115,16 @@ impl ChunkArray {
     /// Its chunk grid.
     pub fn grid(&self) -> &Grid {
         &self.grid
+    }
+
+    /// Its role, if it is a companion.
+    pub fn role(&self) -> Option<Role> {
+        self.role
+    }
+
+    /// Its resolution. Only further images may have another one than the image.
+    pub fn ratio(&self) -> Ratio {
+        self.ratio
     }
 
     /// Shape of one sample. A mask has one band; the bands of a target are its channels.

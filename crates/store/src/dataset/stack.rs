@@ -1,10 +1,10 @@
-//! The cubes of one shape: their image, masks, targets and coordinates.
+//! The cubes of one shape: their image, masks, companions and coordinates.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use hsipack_format::geo::cf;
-use hsipack_format::metadata::{FWHM, IMAGE, WAVELENGTH};
+use hsipack_format::metadata::{FWHM, IMAGE, Role, WAVELENGTH};
 use hsipack_format::zarr::{self, ArrayMeta};
 use hsipack_format::{DType, Error, Result, codec};
 
@@ -22,8 +22,9 @@ pub struct Stack {
     pub image: ChunkArray,
     /// Masks by name, one band each.
     pub masks: Vec<ChunkArray>,
-    /// Targets by name: floats for each pixel. Their bands are their channels.
-    pub targets: Vec<ChunkArray>,
+    /// Companions: the targets, then the further images, each in the order of their names. The bands of a target are its
+    /// channels.
+    pub companions: Vec<ChunkArray>,
     /// Band centres in nm.
     pub wavelength: Option<Vec<f64>>,
     /// Full widths at half maximum, in nm.
@@ -40,22 +41,24 @@ impl Stack {
         zarr::parse_group(&files.read(&folder.join("zarr.json"), bounded_read::METADATA)?)
             .map_err(|error| error.at(folder.join("zarr.json")))?;
         let image = ChunkArray::open_image(root, files, &folder)?;
-        let (mut masks, mut targets, mut geo_arrays) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut masks, mut companions, mut geo_arrays) = (Vec::new(), Vec::new(), Vec::new());
         for array in array_names(files, &folder)? {
             if let Some(name) = geo_array(files, &folder, &array)? {
                 geo_arrays.push(name);
             } else if ![IMAGE, WAVELENGTH, FWHM].contains(&array.as_str()) {
                 let other = ChunkArray::open_beside(root, files, &folder, &array)?;
-                let is_target = other.meta().is_target();
-                let (o, i) = (other.shape(), image.shape());
-                if (other.len(), o.rows, o.columns) != (image.len(), i.rows, i.columns) {
-                    let role = if is_target { "target" } else { "mask" };
+                let role = other.role();
+                let (shape, size) = (other.shape(), image.shape());
+                let size = [size.rows, size.columns].map(|length| other.ratio().length(length));
+                if other.len() != image.len() || size != [shape.rows, shape.columns].map(Some) {
+                    let role = role.map_or("mask", Role::words);
                     let what = format!("the {role} has a different shape from the image");
                     return Err(Error::damaged(what).at(folder.join(array)));
                 }
-                if is_target { &mut targets } else { &mut masks }.push(other);
+                if role.is_some() { &mut companions } else { &mut masks }.push(other);
             }
         }
+        companions.sort_by_key(|companion| companion.role());
         let bands = image.shape().bands;
         let mut problems = Vec::new();
         let mut coordinate = |array: &str| {
@@ -65,22 +68,32 @@ impl Stack {
             })
         };
         let (wavelength, fwhm) = (coordinate(WAVELENGTH), coordinate(FWHM));
-        Ok(Self { name, image, masks, targets, wavelength, fwhm, geo_arrays, problems })
+        Ok(Self { name, image, masks, companions, wavelength, fwhm, geo_arrays, problems })
     }
 
-    /// Its arrays with a value or more for each pixel: the image, then the masks, then the targets.
+    /// Its arrays with a value or more for each pixel: the image, then the masks, then the companions.
     pub fn arrays(&self) -> impl Iterator<Item = &ChunkArray> {
-        std::iter::once(&self.image).chain(&self.masks).chain(&self.targets)
+        std::iter::once(&self.image).chain(&self.masks).chain(&self.companions)
     }
 
     /// The same arrays, to change them.
     pub(super) fn arrays_mut(&mut self) -> impl Iterator<Item = &mut ChunkArray> {
-        std::iter::once(&mut self.image).chain(&mut self.masks).chain(&mut self.targets)
+        std::iter::once(&mut self.image).chain(&mut self.masks).chain(&mut self.companions)
+    }
+
+    /// The companions of a role, in the order of their names.
+    pub fn companions_of(&self, role: Role) -> impl Iterator<Item = &ChunkArray> {
+        self.companions.iter().filter(move |companion| companion.role() == Some(role))
+    }
+
+    /// The companion with this name.
+    pub fn companion(&self, name: &str) -> Option<&ChunkArray> {
+        self.companions.iter().find(|companion| companion.name() == name)
     }
 
     /// The target with this name.
     pub fn target(&self, name: &str) -> Option<&ChunkArray> {
-        self.targets.iter().find(|target| target.name() == name)
+        self.companions_of(Role::Target).find(|target| target.name() == name)
     }
 
     /// The mask with this name.

@@ -1,6 +1,6 @@
 //! Runs the threads of a conversion, keeps results in order, and applies back-pressure.
 //!
-//! Jobs (a block of rows of one cube, or one mask or target of one cube) are numbered in the order of their chunks in the shards.
+//! Jobs (a block of rows of one cube, or one mask or companion of one cube) are numbered in the order of their chunks in the shards.
 //! Worker threads take the next job, then read, pack and compress it. One writer thread writes the results to the shard
 //! files in the order of their numbers, whatever order they arrive in. Another thread waits until finished shards are
 //! on the disk, so that neither workers nor the writer wait for it. A worker may not run further ahead of the writer
@@ -28,6 +28,7 @@ use serde_json::Value;
 use self::queue::{Job, Opening, Queue, References, ShardTask, Step, shard_tasks};
 pub use self::records::SampleRecord;
 use self::shard::{FinishedShard, OpenShard};
+use super::companions::CompanionReader;
 use super::encode::{Encoded, Encoder};
 use super::masks::{CubeOfMask, MaskReader};
 use super::metadata::mask_codec;
@@ -36,7 +37,6 @@ use super::parts::Part;
 use super::plan::{Plan, PlannedSample};
 use super::staging::{Shards, Staging};
 use super::stats::StackStats;
-use super::targets::TargetReader;
 use crate::progress::Progress;
 
 /// Facts about all packed samples.
@@ -53,7 +53,7 @@ pub struct Outcome {
 struct Done {
     task: usize,
     sample: usize,
-    /// 0 is the image; then the masks and the targets follow.
+    /// 0 is the image; then the masks and the companions follow.
     array: usize,
     /// The chunk within the sample at which the block starts.
     first_chunk: usize,
@@ -357,7 +357,9 @@ impl<'a> Engine<'a> {
                     let masks = self.plan.stacks[planned.stack].masks.len();
                     let encoded = match array.checked_sub(masks) {
                         None => self.encode_mask(&mut encoder, *sample, *array)?,
-                        Some(target) => self.encode_target(&mut encoder, planned, target)?,
+                        Some(companion) => {
+                            self.encode_companion(&mut encoder, planned, companion)?
+                        }
                     };
                     Done {
                         task: ticket.task,
@@ -443,14 +445,14 @@ impl<'a> Engine<'a> {
         encoder.encode_mask(reader.as_ref(), fill, array.dtype, &array.grid, &mask_codec(array))
     }
 
-    fn encode_target(
+    fn encode_companion(
         &self,
         encoder: &mut Encoder,
         sample: &PlannedSample,
         number: usize,
     ) -> Result<Encoded> {
         let stack = &self.plan.stacks[sample.stack];
-        let array = &stack.targets[number];
+        let array = &stack.companions[number];
         let shape = stack.grid.shape();
         let cube = CubeOfMask {
             input: &sample.input,
@@ -458,12 +460,12 @@ impl<'a> Engine<'a> {
             columns: shape.columns,
             geo: sample.own.geo.as_ref(),
         };
-        let reader = TargetReader::open(&self.plan.targets[number], cube)?;
-        if self.planned_before && reader.fingerprint()? != sample.targets[number] {
+        let reader = CompanionReader::open(&self.plan.companions[number], cube)?;
+        if self.planned_before && reader.fingerprint()? != sample.companions[number] {
             return Err(changed_since(reader.file()));
         }
         let budget = self.options.buffer_size / self.options.threads.max(1);
-        encoder.encode_whole(&reader.into_cube(array.grid, array.codec)?, budget)
+        encoder.encode_whole(&reader.into_cube(array.grid, array.codec, array.dtype)?, budget)
     }
 
     /// Takes results in order and writes them to their shards.

@@ -54,7 +54,7 @@ pub(super) enum Job {
         cube: Arc<OpenCube>,
         rows: Range<usize>,
     },
-    /// An array beside the image: a mask, or after the masks a target.
+    /// An array beside the image: a mask, or after the masks a companion.
     Beside {
         sample: usize,
         array: usize,
@@ -175,7 +175,8 @@ impl<'a> Queue<'a> {
             self.array += 1;
             Job::Beside { sample, array: self.array - 1 }
         };
-        let sample_done = self.row == rows && self.array == stack.masks.len() + stack.targets.len();
+        let sample_done =
+            self.row == rows && self.array == stack.masks.len() + stack.companions.len();
         if sample_done {
             self.cubes.pop_front();
             (self.row, self.array) = (0, 0);

@@ -1,4 +1,4 @@
-//! Shards that are being written: the files of the image, the masks and the targets for one range of samples.
+//! Shards that are being written: the files of the image, the masks and the companions for one range of samples.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -15,7 +15,6 @@ use super::{Done, Engine};
 use crate::convert::plan::PlannedStack;
 use crate::convert::shards::{FinishedFile, ShardWriter};
 use crate::convert::stats::{BandStats, StackStats};
-use crate::convert::targets;
 
 /// The shards of an image and of the arrays beside it, being written.
 pub(super) struct OpenShard {
@@ -36,13 +35,13 @@ pub(super) struct FinishedShard {
     pub record: Value,
 }
 
-/// The paths below the dataset of shard `shard` of a stack's image, masks and targets, in this order, with their grids.
+/// The paths below the dataset of shard `shard` of a stack's image, masks and companions, in this order, with their grids.
 pub(super) fn paths(stack: &PlannedStack, shard: usize) -> impl Iterator<Item = (PathBuf, &Grid)> {
     let image = (IMAGE, &stack.grid, 4);
     let masks = stack.masks.iter().map(|mask| (mask.name.as_str(), &mask.grid, 3));
-    let targets =
-        stack.targets.iter().map(|target| (target.name.as_str(), &target.grid, target.axes()));
-    std::iter::once(image).chain(masks).chain(targets).map(move |(name, grid, axes)| {
+    let companions =
+        stack.companions.iter().map(|array| (array.name.as_str(), &array.grid, array.axes()));
+    std::iter::once(image).chain(masks).chain(companions).map(move |(name, grid, axes)| {
         let mut position = vec![0; axes];
         position[0] = shard as u64;
         (Path::new(&stack.name).join(name).join(ArrayMeta::file_key(&position)), grid)
@@ -56,8 +55,8 @@ impl OpenShard {
         let mut arrays = Vec::new();
         let image = (engine.options.values.dtype, IMAGE);
         let masks = stack.masks.iter().map(|mask| (mask.dtype, mask.name.as_str()));
-        let targets = stack.targets.iter().map(|target| (targets::DTYPE, target.name.as_str()));
-        let types = std::iter::once(image).chain(masks).chain(targets);
+        let companions = stack.companions.iter().map(|array| (array.dtype, array.name.as_str()));
+        let types = std::iter::once(image).chain(masks).chain(companions);
         for ((path, grid), (dtype, name)) in paths(stack, task.shard).zip(types) {
             let chunk_bytes = grid.chunk_values() * dtype.size();
             let mut writer =
@@ -84,7 +83,7 @@ impl OpenShard {
         let masks = stack.masks.iter().map(|mask| &mask.grid);
         let mut grids = std::iter::once(&stack.grid)
             .chain(masks)
-            .chain(stack.targets.iter().map(|target| &target.grid));
+            .chain(stack.companions.iter().map(|companion| &companion.grid));
         let grid = grids.nth(done.array).expect("planned from the arrays of the stack");
         let (_, first) = grid.locate(sample.index);
         for (chunk, stored) in done.encoded.chunks().enumerate() {

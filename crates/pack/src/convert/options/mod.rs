@@ -45,6 +45,8 @@ use super::arguments;
 use super::assignment::Assignment;
 use super::band_centers::{self, BandCenters};
 use super::classes::{ClassName, NewClass, OptionOfClass};
+use super::companions::CompanionOption;
+use super::fit::FitMethod;
 use crate::input::Input;
 use crate::pattern::Pattern;
 use crate::table::TableOptions;
@@ -74,6 +76,7 @@ impl Serialize for Unlisted {
 
 from_words! {
     Unlisted: "keep, skip or error";
+    FitMethod: "nearest or mean";
 }
 
 /// How a conversion treats what already exists at the output.
@@ -251,6 +254,21 @@ pub struct ConvertOptions {
     /// or TIFF pictures. Values are packed as float32, after the scaling that the file states; missing values become NaN.
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME=PATTERN", help_heading = "Labels"))]
     pub target: Vec<Assignment>,
+    /// Pack a further image with each cube, of another sensor or time, as 'rgb={dir}/{stem}.jpg' (repeatable)
+    ///
+    /// An image has bands of its own, and the rows and columns of its cube, or both a whole number of times as many, or as few.
+    /// PATTERN has the same fields as that of --mask. Files are of any format that is read for cubes, or PNG, JPEG or TIFF
+    /// pictures. Whole numbers of 8 bits are packed as float16, of 16 bits as float32, which hold them exactly; other values,
+    /// after the scaling that the file states, as those of the cubes. Missing values become NaN.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME=PATTERN", help_heading = "Images"))]
+    pub image: Vec<Assignment>,
+    /// Bring targets and further images of another resolution to the pixels of their cubes: the value at the center of each
+    /// pixel, or the mean of the values in it [default: images keep their resolution, targets are refused]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "nearest|mean", value_parser = one_of(&FitMethod::ALL), help_heading = "Images")
+    )]
+    pub fit: Option<FitMethod>,
     /// Bounding boxes of objects: one file for all cubes, or a path with fields, as --mask: COCO, Pascal VOC, YOLO or CSV
     ///
     /// They become the columns `boxes`, a list of [x_min, y_min, x_max, y_max] by the edges of pixels, and `box_labels`, a list
@@ -316,6 +334,8 @@ impl Default for ConvertOptions {
             mask_resample: None,
             all_touched: false,
             target: Vec::new(),
+            image: Vec::new(),
+            fit: None,
             boxes: None,
             values: ValueOptions::default(),
             wavelength_tolerance: 0.01,
@@ -455,23 +475,29 @@ impl ConvertOptions {
             BandPattern::parse(pattern)?;
         }
         self.mask.iter().try_for_each(|mask| check_mask_name(&mask.name))?;
-        self.check_targets()
+        self.check_companions()
     }
 
-    /// Refuses names that the arrays of targets cannot have.
-    fn check_targets(&self) -> Result<()> {
-        for (place, Assignment { name, .. }) in self.target.iter().enumerate() {
-            check_array_name(name, "target")?;
-            let is_mask = self.mask.iter().any(|mask| mask.name == *name);
-            let what = match () {
-                () if is_mask => "a mask and a target are named",
-                () if self.target[..place].iter().any(|other| other.name == *name) => {
-                    "two targets are named"
+    /// Refuses names that the arrays of companions cannot have.
+    fn check_companions(&self) -> Result<()> {
+        let companions = CompanionOption::of(self);
+        for (place, CompanionOption { name, role, .. }) in companions.iter().enumerate() {
+            check_array_name(name, role.words())?;
+            let other = companions[..place].iter().find(|other| other.name == *name);
+            let what = match other {
+                _ if self.mask.iter().any(|mask| mask.name == *name) => {
+                    format!("a mask and a {} are named", role.words())
                 }
-                () => continue,
+                Some(other) if other.role == *role => format!("two {}s are named", role.words()),
+                Some(_) => "a target and a further image are named".to_owned(),
+                None => continue,
             };
             return Err(Error::conflict(format!("{what} {name}"))
                 .with_remedy("give each a NAME= of its own"));
+        }
+        if self.fit.is_some() && companions.is_empty() {
+            let what = format!("{} without {} or {}", Opt::Fit, Opt::Target, Opt::Image);
+            return Err(Error::conflict(what).with_remedy(remedy!["leave out ", Opt::Fit]));
         }
         Ok(())
     }
@@ -512,7 +538,8 @@ impl ConvertOptions {
         let centers = self.values.band_centers.iter();
         let of_bands = centers.filter(|centers| band_centers::is_pattern(centers));
         let of_bands = self.values.header.iter().chain(of_bands);
-        let of_columns = self.column.iter().chain(&self.target).map(|column| &column.value);
+        let of_columns =
+            self.column.iter().chain(&self.target).chain(&self.image).map(|column| &column.value);
         let of_columns = of_columns.chain(&self.boxes);
         let others = references.chain(of_bands).chain(&self.name).chain(of_table).chain(of_columns);
         masks.chain(others.map(|text| Pattern(text)))

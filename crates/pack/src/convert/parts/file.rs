@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hsipack_format::metadata::{Made, TargetMeaning};
+use hsipack_format::metadata::{CompanionMeaning, Made};
 use hsipack_format::names::by_name;
 use hsipack_format::{
     Codec, Color, Compressor, CubeShape, DType, Error, Geo, Grid, Opt, Result, Shuffle, Tile,
@@ -19,6 +19,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::convert::assignment::Assignment;
+use crate::convert::companions::{CompanionOption, PlannedCompanion};
+use crate::convert::fit::FitMethod;
 use crate::convert::masks::MaskGroup;
 use crate::convert::metadata::CREATED_BY;
 use crate::convert::options::{
@@ -26,7 +28,6 @@ use crate::convert::options::{
 };
 use crate::convert::plan::{Description, OwnInfo, Plan, PlannedMask, PlannedSample, PlannedStack};
 use crate::convert::sealed;
-use crate::convert::targets::PlannedTarget;
 use crate::input::Input;
 use crate::pattern::Fields;
 use crate::precision::Information;
@@ -50,7 +51,7 @@ pub(super) struct PlanFile<'a> {
     pub writer: Option<String>,
     options: OptionsRecord,
     masks: Vec<MaskGroup>,
-    targets: Vec<Assignment>,
+    companions: Vec<CompanionOption>,
     split_stats: bool,
     keep_bits: KeepBits,
     information: Option<Information>,
@@ -81,6 +82,8 @@ struct OptionsRecord {
     values: ValueOptions,
     masks: Vec<MaskOption>,
     targets: Vec<Assignment>,
+    images: Vec<Assignment>,
+    fit: Option<FitMethod>,
     mask_fill: Option<u16>,
     #[serde(with = "by_name")]
     compressor: Compressor,
@@ -114,12 +117,12 @@ struct MaskRecord {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct TargetRecord {
+struct CompanionRecord {
     name: String,
+    dtype: String,
     grid: GridRecord,
     codec: Codec,
-    channel_names: Option<Vec<String>>,
-    unit: Option<String>,
+    meaning: CompanionMeaning,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -135,7 +138,7 @@ struct StackRecord {
     good_bands: Option<Vec<bool>>,
     band_names: Option<Vec<String>>,
     masks: Vec<MaskRecord>,
-    targets: Vec<TargetRecord>,
+    companions: Vec<CompanionRecord>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -181,7 +184,7 @@ struct SampleRecord<'a> {
     #[serde(default, skip_serializing_if = "has_no_fields")]
     fields: Cow<'a, Fields>,
     masks: Cow<'a, [Option<String>]>,
-    targets: Cow<'a, [String]>,
+    companions: Cow<'a, [String]>,
     bytes: u64,
     fingerprint: Cow<'a, str>,
 }
@@ -288,19 +291,23 @@ impl MaskRecord {
     }
 }
 
-impl From<&PlannedTarget> for TargetRecord {
-    fn from(target: &PlannedTarget) -> Self {
-        let TargetMeaning { channel_names, unit } = target.meaning.clone();
-        let (name, grid, codec) = (target.name.clone(), (&target.grid).into(), target.codec);
-        Self { name, grid, codec, channel_names, unit }
+impl From<&PlannedCompanion> for CompanionRecord {
+    fn from(companion: &PlannedCompanion) -> Self {
+        let PlannedCompanion { name, dtype, grid, codec, meaning } = companion;
+        Self {
+            name: name.clone(),
+            dtype: dtype.name().to_owned(),
+            grid: grid.into(),
+            codec: *codec,
+            meaning: meaning.clone(),
+        }
     }
 }
 
-impl TargetRecord {
-    fn target(self) -> Result<PlannedTarget> {
-        let Self { name, grid, codec, channel_names, unit } = self;
-        let meaning = TargetMeaning { channel_names, unit };
-        Ok(PlannedTarget { name, grid: grid.grid()?, codec, meaning })
+impl CompanionRecord {
+    fn companion(self) -> Result<PlannedCompanion> {
+        let Self { name, dtype: type_name, grid, codec, meaning } = self;
+        Ok(PlannedCompanion { name, dtype: dtype(&type_name)?, grid: grid.grid()?, codec, meaning })
     }
 }
 
@@ -318,7 +325,7 @@ impl From<&PlannedStack> for StackRecord {
             good_bands: stack.good_bands.clone(),
             band_names: stack.band_names.clone(),
             masks: stack.masks.iter().map(MaskRecord::from).collect(),
-            targets: stack.targets.iter().map(TargetRecord::from).collect(),
+            companions: stack.companions.iter().map(CompanionRecord::from).collect(),
         }
     }
 }
@@ -337,7 +344,11 @@ impl StackRecord {
             good_bands: self.good_bands,
             band_names: self.band_names,
             masks: self.masks.into_iter().map(MaskRecord::mask).collect::<Result<_>>()?,
-            targets: self.targets.into_iter().map(TargetRecord::target).collect::<Result<_>>()?,
+            companions: self
+                .companions
+                .into_iter()
+                .map(CompanionRecord::companion)
+                .collect::<Result<_>>()?,
         })
     }
 }
@@ -407,6 +418,8 @@ impl OptionsRecord {
             values: options.values.clone(),
             masks: options.mask.clone(),
             targets: options.target.clone(),
+            images: options.image.clone(),
+            fit: options.fit,
             mask_fill: options.mask_fill,
             compressor: layout.codec,
             level: layout.level,
@@ -424,6 +437,8 @@ impl OptionsRecord {
             values: self.values,
             mask: self.masks,
             target: self.targets,
+            image: self.images,
+            fit: self.fit,
             mask_fill: self.mask_fill,
             layout: LayoutOptions {
                 codec: self.compressor,
@@ -472,7 +487,7 @@ impl<'a> PlanFile<'a> {
                 columns: Cow::Borrowed(&sample.columns),
                 fields: Cow::Borrowed(&sample.input.fields),
                 masks: Cow::from(&sample.masks),
-                targets: Cow::from(&sample.targets),
+                companions: Cow::from(&sample.companions),
                 bytes: sample.source_bytes,
                 fingerprint: Cow::from(&sample.fingerprint),
             }
@@ -488,7 +503,7 @@ impl<'a> PlanFile<'a> {
             writer: header.writer.map(str::to_owned),
             options: OptionsRecord::of(options),
             masks: plan.masks.clone(),
-            targets: plan.targets.clone(),
+            companions: plan.companions.clone(),
             split_stats: plan.split_stats,
             keep_bits: plan.keep_bits,
             information: plan.information.clone(),
@@ -567,7 +582,7 @@ impl<'a> PlanFile<'a> {
                 index: sample.index,
                 columns: sample.columns.into_owned(),
                 masks: sample.masks.into_owned(),
-                targets: sample.targets.into_owned(),
+                companions: sample.companions.into_owned(),
                 source_bytes: sample.bytes,
                 fingerprint: sample.fingerprint.into_owned(),
             })
@@ -582,7 +597,7 @@ impl<'a> PlanFile<'a> {
             samples,
             stacks,
             masks: self.masks,
-            targets: self.targets,
+            companions: self.companions,
             split_stats: self.split_stats,
             keep_bits: self.keep_bits,
             information: self.information,

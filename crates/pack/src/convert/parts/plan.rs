@@ -120,7 +120,7 @@ fn is_relative(plan: &Plan, options: &ConvertOptions) -> bool {
     relative(&options.output)
         || plan.samples.iter().any(|sample| relative(&told(&sample.input.file)))
         || options.mask.iter().any(|mask| pattern(&mask.pattern))
-        || options.target.iter().any(|target| pattern(&target.value))
+        || options.target.iter().chain(&options.image).any(|option| pattern(&option.value))
         || options.values.header.as_deref().is_some_and(pattern)
         || options
             .values

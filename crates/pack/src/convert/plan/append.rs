@@ -8,9 +8,9 @@ use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
 
 use super::{PlannedMask, PlannedStack, bits};
+use crate::convert::companions::PlannedCompanion;
 use crate::convert::masks::MaskGroup;
 use crate::convert::options::{ConvertOptions, KeepBits, Mode, ValueOptions};
-use crate::convert::targets::PlannedTarget;
 use crate::precision;
 use crate::validate::recipe;
 
@@ -42,12 +42,14 @@ pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedSta
             made,
         })
     });
-    let targets = stack.targets.iter().map(|target| {
-        Ok(PlannedTarget {
-            name: target.name().to_owned(),
-            grid: *target.grid(),
-            codec: codec(target)?,
-            meaning: target.meta().target_meaning(),
+    let companions = stack.companions.iter().map(|companion| {
+        let meaning = companion.meta().companion_meaning();
+        Ok(PlannedCompanion {
+            name: companion.name().to_owned(),
+            dtype: companion.meta().dtype,
+            grid: *companion.grid(),
+            codec: codec(companion)?,
+            meaning: meaning.ok_or_else(|| Error::bug("a companion without a role"))?,
         })
     });
     Ok(PlannedStack {
@@ -60,7 +62,7 @@ pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedSta
         good_bands: notes.good_bands,
         band_names: notes.band_names,
         masks: masks.collect::<Result<_>>()?,
-        targets: targets.collect::<Result<_>>()?,
+        companions: companions.collect::<Result<_>>()?,
         ..fresh
     })
 }

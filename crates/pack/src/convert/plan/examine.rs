@@ -1,4 +1,4 @@
-//! Examines an input for the plan: opens its cube, references, masks and targets. This reads files, so threads examine several inputs
+//! Examines an input for the plan: opens its cube, references, masks and companions. This reads files, so threads examine several inputs
 //! at once, and nothing here depends on other inputs.
 
 use std::collections::BTreeMap;
@@ -9,12 +9,11 @@ use hsipack_source::CubeInfo;
 use serde_json::{Map, Value};
 
 use super::{PlannedMask, open_source, select_bands};
-use crate::convert::assignment::Assignment;
 use crate::convert::boxes;
+use crate::convert::companions::{self, CompanionOption, CompanionReader, PlannedCompanion};
 use crate::convert::masks::{self, CubeOfMask, MaskGroup, MaskReader};
 use crate::convert::options::{ConvertOptions, Unlisted};
 use crate::convert::references::{self, Fit};
-use crate::convert::targets::{self, PlannedTarget, TargetReader};
 use crate::fingerprint::fingerprint;
 use crate::input::Input;
 
@@ -23,8 +22,8 @@ pub(super) struct Examiner<'a> {
     pub options: &'a ConvertOptions,
     /// The masks of every cube.
     pub masks: Vec<MaskGroup>,
-    /// The targets of every cube.
-    pub targets: Vec<Assignment>,
+    /// The companions of every cube.
+    pub companions: Vec<CompanionOption>,
     /// Masks of the dataset that were added after packing, for which cubes have no files.
     pub made: BTreeMap<String, MaskMeaning>,
 }
@@ -47,16 +46,16 @@ pub(super) struct Examined {
     pub boxes: Option<Map<String, Value>>,
     /// Its masks, in the order of [`Examiner::masks`].
     pub masks: Vec<ExaminedMask>,
-    /// Its targets, in the order of [`Examiner::targets`].
-    pub targets: Vec<ExaminedTarget>,
+    /// Its companions, in the order of [`Examiner::companions`].
+    pub companions: Vec<ExaminedCompanion>,
 }
 
-/// Contents of the file of a target.
-pub(super) struct ExaminedTarget {
+/// Contents of the file of a companion.
+pub(super) struct ExaminedCompanion {
     /// Fingerprint of its files.
     pub fingerprint: String,
     /// Its array.
-    pub array: PlannedTarget,
+    pub array: PlannedCompanion,
 }
 
 /// Contents of the file of a mask.
@@ -93,8 +92,8 @@ impl Examiner<'_> {
         let masks = self.masks.iter().map(|group| self.mask(group, input, shape, &info));
         let masks = masks.collect::<Result<_>>()?;
         let cube = CubeOfMask { input, rows: shape.rows, columns: shape.columns, geo };
-        let targets = self.targets.iter().map(|target| self.target(target, cube, shape));
-        let targets = targets.collect::<Result<_>>()?;
+        let companions = self.companions.iter().map(|option| self.companion(option, cube, shape));
+        let companions = companions.collect::<Result<_>>()?;
         let boxes = match &self.options.boxes {
             None => Some(Map::new()),
             Some(pattern) => {
@@ -111,28 +110,29 @@ impl Examiner<'_> {
             references,
             boxes,
             masks,
-            targets,
+            companions,
         })
     }
 
-    fn target(
+    fn companion(
         &self,
-        target: &Assignment,
+        companion: &CompanionOption,
         cube: CubeOfMask<'_>,
         shape: CubeShape,
-    ) -> Result<ExaminedTarget> {
-        let reader = TargetReader::open(target, cube)?;
-        let layout = &self.options.layout;
-        let size = self.options.values.dtype.size();
-        let grid = targets::grid(layout, shape, size, reader.channels())
+    ) -> Result<ExaminedCompanion> {
+        let reader = CompanionReader::open(companion, cube)?;
+        let (layout, image) = (&self.options.layout, self.options.values.dtype);
+        let dtype = reader.dtype(image);
+        let grid = companions::grid(layout, (shape, image.size()), reader.shape(), dtype)
             .map_err(|error| error.at(reader.file()))?;
-        let array = PlannedTarget {
-            name: target.name.clone(),
+        let array = PlannedCompanion {
+            name: companion.name.clone(),
+            dtype,
             grid,
-            codec: layout.codec(targets::DTYPE, grid.chunk_values()),
+            codec: layout.codec(dtype, grid.chunk_values()),
             meaning: reader.meaning(),
         };
-        Ok(ExaminedTarget { fingerprint: reader.fingerprint()?, array })
+        Ok(ExaminedCompanion { fingerprint: reader.fingerprint()?, array })
     }
 
     fn mask(

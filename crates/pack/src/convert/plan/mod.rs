@@ -25,7 +25,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hsipack_format::metadata::Made;
+use hsipack_format::metadata::{Made, Role};
 use hsipack_format::samples::boxes::{BOX_LABELS, label_text};
 use hsipack_format::{Codec, Color, CubeShape, DType, Error, ErrorKind, Grid, Result};
 use hsipack_source::CubeInfo;
@@ -46,10 +46,9 @@ pub(crate) use self::lists::assign as assign_lists;
 pub(crate) use self::planner::MOST_SPLITS;
 use self::planner::Planner;
 use self::select::Layers;
-use super::assignment::Assignment;
+use super::companions::{CompanionOption, PlannedCompanion};
 use super::masks::{self, MaskGroup};
 use super::options::{ConvertOptions, KeepBits};
-use super::targets::PlannedTarget;
 use crate::input::{self, Input};
 use crate::precision::Information;
 use crate::repeats::without_repeats;
@@ -63,8 +62,8 @@ pub struct Plan {
     pub stacks: Vec<PlannedStack>,
     /// Masks, in order of their names.
     pub masks: Vec<MaskGroup>,
-    /// Targets, in order of their names.
-    pub targets: Vec<Assignment>,
+    /// Companions: the targets, then the further images, each in the order of their names.
+    pub companions: Vec<CompanionOption>,
     /// Whether statistics are recorded for each split.
     pub split_stats: bool,
     /// Mantissa bits that are kept: as in the options, or the number that `auto` gives.
@@ -130,8 +129,8 @@ pub struct PlannedSample {
     pub columns: Map<String, Value>,
     /// Fingerprints of the files of its masks. Masks that it lacks (`None`) are filled.
     pub masks: Vec<Option<String>>,
-    /// Fingerprints of the files of its targets.
-    pub targets: Vec<String>,
+    /// Fingerprints of the files of its companions.
+    pub companions: Vec<String>,
     /// Bytes of its files.
     pub source_bytes: u64,
     /// Fingerprint of its files.
@@ -207,8 +206,16 @@ pub struct PlannedStack {
     pub band_names: Option<Vec<String>>,
     /// Masks, in the order of [`Plan::masks`].
     pub masks: Vec<PlannedMask>,
-    /// Targets, in the order of [`Plan::targets`].
-    pub targets: Vec<PlannedTarget>,
+    /// Companions, in the order of [`Plan::companions`].
+    pub companions: Vec<PlannedCompanion>,
+}
+
+impl PlannedStack {
+    /// The companions of a role, with their types and bands.
+    pub fn texts_of(&self, role: Role) -> Vec<String> {
+        let of_role = self.companions.iter().filter(|companion| companion.meaning.role == role);
+        of_role.map(PlannedCompanion::text).collect()
+    }
 }
 
 /// One mask array of a stack.

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use hsipack_format::mask::{self, MAX_LAYERS};
-use hsipack_format::metadata::MaskMeaning;
+use hsipack_format::metadata::{CompanionMeaning, MaskMeaning, Role};
 use hsipack_format::remedy::current;
-use hsipack_format::{Color, CubeShape, DType, Error, Grid, Opt, Result, remedy};
+use hsipack_format::{Color, CubeShape, DType, Error, Grid, Opt, Ratio, Result, remedy};
 use hsipack_source::CubeInfo;
 use hsipack_store::{Dataset, mirror, threads};
 use serde_json::Value;
@@ -22,10 +22,10 @@ use super::examine::{Examined, Examiner};
 use super::scale::{greatest_magnitude, power_of_two_for};
 use super::{Pair, Plan, PlannedMask, PlannedSample, PlannedStack, pick};
 use crate::convert::classes;
+use crate::convert::companions::{CompanionOption, PlannedCompanion};
 use crate::convert::masks::{self, MaskGroup};
 use crate::convert::options::{ConvertOptions, Scale, ValueOptions};
 use crate::convert::pairs::{self, Kind};
-use crate::convert::targets::{self, PlannedTarget};
 use crate::input::Input;
 
 pub(super) struct Planner<'a> {
@@ -65,7 +65,7 @@ impl<'a> Planner<'a> {
                 samples: Vec::new(),
                 stacks: Vec::new(),
                 masks: with_made(masks, &made)?,
-                targets: targets::sorted(&options.target),
+                companions: CompanionOption::of(options),
                 split_stats: true,
                 keep_bits: options.values.keep_bits,
                 information: None,
@@ -90,7 +90,7 @@ impl<'a> Planner<'a> {
         Examiner {
             options: self.options,
             masks: self.plan.masks.clone(),
-            targets: self.plan.targets.clone(),
+            companions: self.plan.companions.clone(),
             made: self.made.clone(),
         }
     }
@@ -106,7 +106,7 @@ impl<'a> Planner<'a> {
             references,
             boxes,
             mut masks,
-            targets,
+            companions,
         } = examined;
         let Some(boxes) = boxes else {
             self.without_boxes += 1;
@@ -153,16 +153,16 @@ impl<'a> Planner<'a> {
         let masks = masks.into_iter().map(|mask| (mask.fingerprint, mask.array));
         let (mask_fingerprints, masks): (Vec<_>, Vec<_>) = masks.unzip();
         let stack = self.stack(shape, &info, &bands)?;
-        let targets = targets.into_iter().map(|target| (target.fingerprint, target.array));
-        let (target_fingerprints, targets): (Vec<_>, Vec<_>) = targets.unzip();
-        let fitting = self.check_targets(stack, &targets);
+        let companions = companions.into_iter().map(|found| (found.fingerprint, found.array));
+        let (companion_fingerprints, companions): (Vec<_>, Vec<_>) = companions.unzip();
+        let fitting = self.check_companions(stack, &companions);
         if let Err(error) = fitting.and_then(|()| self.merge_masks(stack, masks, &with_ids)) {
             self.forget_if_empty(shape, stack);
             return Err(error.at(&input.file));
         }
         // From here on nothing can fail, so the cube is added to the plan.
-        if self.plan.stacks[stack].targets.is_empty() {
-            self.plan.stacks[stack].targets = targets;
+        if self.plan.stacks[stack].companions.is_empty() {
+            self.plan.stacks[stack].companions = companions;
         }
         for (group, names) in self.plan.masks.iter().zip(free_names) {
             self.class_names.without_ids(group, names);
@@ -196,7 +196,7 @@ impl<'a> Planner<'a> {
             own: Box::new(own),
             columns,
             masks: mask_fingerprints,
-            targets: target_fingerprints,
+            companions: companion_fingerprints,
             source_bytes,
             fingerprint,
         });
@@ -379,7 +379,7 @@ impl<'a> Planner<'a> {
             good_bands: pick(&info.good_bands, bands),
             band_names: pick(&info.band_names, bands),
             masks: Vec::new(),
-            targets: Vec::new(),
+            companions: Vec::new(),
         };
         match self.base.and_then(|base| base.stack(&fresh.name)) {
             Some(stack) => continued(fresh, stack).map_err(|error| error.at(stack.image.folder())),
@@ -387,37 +387,89 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Refuses the targets of a cube if they do not fit those of its stack, or have other channels than in other stacks.
-    fn check_targets(&self, stack: usize, targets: &[PlannedTarget]) -> Result<()> {
+    /// Refuses the companions of a cube if they do not fit those of its stack, or have other bands, types or resolutions than in
+    /// other stacks.
+    fn check_companions(&self, stack: usize, companions: &[PlannedCompanion]) -> Result<()> {
         let stack = &self.plan.stacks[stack];
-        let names = |targets: &[PlannedTarget]| -> Vec<String> {
-            targets.iter().map(|target| target.name.clone()).collect()
-        };
-        let (ours, theirs) = (names(&stack.targets), names(targets));
-        if stack.existing > 0 && ours != theirs {
-            return Err(Error::conflict(format!(
-                "the dataset has the targets {ours:?} for cubes of this shape, but {theirs:?} are given"
-            ))
-            .with_remedy(remedy!["give the same targets with ", Opt::Target]));
+        for (role, option) in [(Role::Target, Opt::Target), (Role::Image, Opt::Image)] {
+            let names = |companions: &[PlannedCompanion]| -> Vec<String> {
+                let of_role = companions.iter().filter(|array| array.meaning.role == role);
+                of_role.map(|array| array.name.clone()).collect()
+            };
+            let (ours, theirs) = (names(&stack.companions), names(companions));
+            if stack.existing > 0 && ours != theirs {
+                let role = role.words();
+                return Err(Error::conflict(format!(
+                    "the dataset has the {role}s {ours:?} for cubes of this shape, but {theirs:?} are given"
+                ))
+                .with_remedy(remedy![format!("give the same {role}s with "), option]));
+            }
         }
         let packed = self.base.into_iter().flat_map(Dataset::stacks);
-        let packed = packed.flat_map(|stack| &stack.targets);
-        let packed = packed.map(|target| (target.name(), target.shape().bands));
-        let planned = self.plan.stacks.iter().flat_map(|stack| &stack.targets);
-        let planned = planned.map(|target| (target.name.as_str(), target.grid.shape().bands));
+        let packed = packed.flat_map(|stack| &stack.companions);
+        let packed = packed.filter_map(|array| {
+            Some((
+                array.name(),
+                array.meta().dtype,
+                array.shape(),
+                array.meta().companion_meaning()?,
+            ))
+        });
+        let planned = self.plan.stacks.iter().flat_map(|stack| &stack.companions);
+        let planned = planned.map(|array| {
+            (array.name.as_str(), array.dtype, array.grid.shape(), array.meaning.clone())
+        });
         let others: Vec<_> = packed.chain(planned).collect();
-        for target in targets {
-            let channels = target.grid.shape().bands;
-            let other =
-                others.iter().find(|(name, other)| *name == target.name && *other != channels);
-            if let Some((name, other)) = other {
-                return Err(Error::conflict(format!(
-                    "its target {name:?} has {channels} channels, but {other} in other cubes"
-                ))
-                .with_remedy("give every cube a target with the same channels"));
+        for companion in companions {
+            let (name, role) = (&companion.name, companion.meaning.role);
+            let same_name = others.iter().filter(|(other, ..)| other == name);
+            for (_, dtype, shape, meaning) in same_name {
+                let what = self.difference(companion, *dtype, shape.bands, meaning);
+                if let Some([ours, theirs]) = what {
+                    let role = role.words();
+                    return Err(Error::conflict(format!(
+                        "its {role} {name:?} {ours}, but {theirs} in other cubes"
+                    ))
+                    .with_remedy(match ours.contains("channel") {
+                        true => "give every cube a target with the same channels".to_owned(),
+                        false => format!("give every cube a {role} of the same kind"),
+                    }));
+                }
             }
         }
         Ok(())
+    }
+
+    /// How a companion differs from one of the same name in another cube: its own words, and those of the other.
+    fn difference(
+        &self,
+        companion: &PlannedCompanion,
+        dtype: DType,
+        bands: usize,
+        meaning: &CompanionMeaning,
+    ) -> Option<[String; 2]> {
+        let (role, own_bands) = (companion.meaning.role, companion.grid.shape().bands);
+        if role != meaning.role {
+            return Some([
+                format!("is a {}", role.words()),
+                format!("is a {}", meaning.role.words()),
+            ]);
+        }
+        if own_bands != bands {
+            return Some([format!("has {own_bands} {}s", role.bands()), bands.to_string()]);
+        }
+        if companion.dtype != dtype {
+            return Some([format!("is packed as {}", companion.dtype), format!("as {dtype}")]);
+        }
+        let [own_ratio, ratio] = [companion.meaning.ratio, meaning.ratio];
+        if own_ratio != ratio {
+            let words = |ratio: Ratio| format!("{ratio} times the rows and columns");
+            return Some([format!("has {} of its cube", words(own_ratio)), words(ratio)]);
+        }
+        let (ours, theirs) = (companion.meaning.wavelength.as_ref()?, meaning.wavelength.as_ref()?);
+        let far = |(a, b): (&f64, &f64)| (a - b).abs() > self.options.wavelength_tolerance;
+        let band = ours.iter().zip(theirs).position(far)?;
+        Some([format!("has band {band} at {} nm", ours[band]), format!("at {} nm", theirs[band])])
     }
 
     /// Adds the masks of a cube to those of its stack. `with_ids` says which of them have class ids.
@@ -762,8 +814,8 @@ fn size_shards(stack: &mut PlannedStack) {
         for mask in &mut stack.masks {
             mask.grid = mask.grid.at_most_per_shard(room);
         }
-        for target in &mut stack.targets {
-            target.grid = target.grid.at_most_per_shard(room);
+        for companion in &mut stack.companions {
+            companion.grid = companion.grid.at_most_per_shard(room);
         }
     }
 }

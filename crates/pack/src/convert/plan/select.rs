@@ -26,7 +26,7 @@ fn resolved(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// The inputs without files that are masks, targets or references of others. Inputs whose columns could not be completed, which have
+/// The inputs without files that are masks, companions or references of others. Inputs whose columns could not be completed, which have
 /// an error, are no cubes of such files. `notes` says which are left out.
 pub(super) fn without_used_files(
     inputs: Vec<Completed>,
@@ -34,9 +34,9 @@ pub(super) fn without_used_files(
     groups: &[MaskGroup],
     notes: &mut Vec<String>,
 ) -> Vec<Completed> {
-    let targets = || options.target.iter().map(|target| &target.value);
+    let companions = || options.target.iter().chain(&options.image).map(|option| &option.value);
     let masks = || groups.iter().flat_map(|group| &group.patterns).map(|(_, pattern)| pattern);
-    let patterns = || masks().chain(targets());
+    let patterns = || masks().chain(companions());
     let references: Vec<(&Reference, Kind)> =
         [(&options.values.white, Kind::White), (&options.values.dark, Kind::Dark)]
             .into_iter()
@@ -74,9 +74,9 @@ pub(super) fn without_used_files(
             dropped.iter().take(LISTED).map(|(input, _)| input.text()).collect();
         names.extend((dropped.len() > LISTED).then(|| "…".to_owned()));
         let are = if dropped.len() == 1 {
-            "input is a mask, target or reference"
+            "input is a mask, target, further image or reference"
         } else {
-            "inputs are masks, targets or references"
+            "inputs are masks, targets, further images or references"
         };
         notes.push(format!(
             "{} {are} of other cubes, and not packed as cubes: {}",

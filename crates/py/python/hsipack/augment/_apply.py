@@ -89,6 +89,7 @@ class Applicable:
         ids: Ids | None = ...,
         epoch: int | None = ...,
         mask_keys: Sequence[str] | None = ...,
+        image_keys: Sequence[str] | None = ...,
     ) -> dict[str, Any]: ...
     @overload
     def __call__(
@@ -96,7 +97,13 @@ class Applicable:
     ) -> AnyArray: ...
     @overload
     def __call__(
-        self, image: Array, /, *masks: Masks, ids: Ids | None = ..., epoch: int | None = ...
+        self,
+        image: Array,
+        /,
+        *masks: Masks,
+        ids: Ids | None = ...,
+        epoch: int | None = ...,
+        image_keys: Sequence[str] | None = ...,
     ) -> tuple[Any, ...]: ...
     def __call__(
         self,
@@ -106,6 +113,7 @@ class Applicable:
         ids: Ids | None = None,
         epoch: int | None = None,
         mask_keys: Sequence[str] | None = None,
+        image_keys: Sequence[str] | None = None,
     ) -> Any:
         """Draws random parameters and augments images and masks. The arguments are not changed.
 
@@ -132,6 +140,10 @@ class Applicable:
             mask_keys: keys of the masks and targets in a dictionary. If ``None``, every integer or
                 boolean array with the rows and columns of the image is a mask, and every array of
                 floats a target.
+            image_keys: keys of further images, in the dictionary of a batch or of masks: (B, bands,
+                H, W) floats, also with a whole number of times as many rows and columns as the
+                image, or as few. Geometric augmentations move them over the same ground,
+                augmentations of values leave them. If ``None``, there are none.
 
         Returns:
             Images, masks and dictionaries of the same kind as the arguments; after a crop they have
@@ -143,7 +155,7 @@ class Applicable:
         """
         if epoch is not None:
             epoch = _options.natural("epoch", epoch, least=0)
-        call = _taken_apart(image, masks, mask_keys, self._keys)
+        call = _taken_apart(image, masks, mask_keys, image_keys, self._keys)
         self.check_masks([name for name, _ in call.masks])
         keys = self._given_keys(call, ids, epoch)
         samples = self._next_keys(call) if keys is None else keys
@@ -163,6 +175,7 @@ class Applicable:
         *masks: Masks,
         parameters: Mapping[str, Any] | None = None,
         mask_keys: Sequence[str] | None = None,
+        image_keys: Sequence[str] | None = None,
     ) -> Any:
         """Augments again with known parameters: ``parameters``, or those of the last call if
         ``None``.
@@ -176,7 +189,7 @@ class Applicable:
         drawn = self._drawn if parameters is None else json.dumps(parameters)
         if drawn is None:
             raise ConflictError("nothing was drawn yet", remedy="call first, or give parameters")
-        call = _taken_apart(image, masks, mask_keys, self._keys)
+        call = _taken_apart(image, masks, mask_keys, image_keys, self._keys)
         # Known parameters need no seed.
         native = _hsipack.Pipeline(self.to_json()) if self._pipeline is None else self._pipeline[1]
         made = native.replay(*call.native(), drawn, _torch.threads(), self._through)
@@ -270,10 +283,14 @@ class Call:
     ids: Ids | None = None
     # The boxes of a dict, and their labels.
     boxes: Mapping[str, Any] = field(default_factory=dict)
+    # Names of the further images among the masks.
+    further: Sequence[str] = ()
 
-    def native(self) -> tuple[Any, list[tuple[str, Any]]]:
+    def native(self) -> tuple[Any, list[tuple[str, Any, bool]]]:
         image = _arrays.native(self.image)
-        return image, [(name, _arrays.native(mask)) for name, mask in self.masks]
+        return image, [
+            (name, _arrays.native(mask), name in self.further) for name, mask in self.masks
+        ]
 
     def put_together(
         self,
@@ -292,14 +309,16 @@ def _taken_apart(
     image: Array | Mapping[str, Any],
     masks: Sequence[Masks],
     mask_keys: Sequence[str] | None,
+    image_keys: Sequence[str] | None,
     data_keys: Sequence[str] | None,
 ) -> Call:
+    further = () if image_keys is None else _options.names("image_keys", image_keys)
     if isinstance(image, Mapping):
         if masks:
             raise ConflictError(
                 "masks are given both in a dict and beside it", remedy="put the masks into the dict"
             )
-        return _of_dict(image, mask_keys)
+        return _of_dict(image, mask_keys, further)
     if mask_keys is not None:
         remedy = "give masks as {name: mask}"
         raise ConflictError("mask_keys needs a dict of image and masks", remedy=remedy)
@@ -308,10 +327,10 @@ def _taken_apart(
             f"{1 + len(masks)} arguments for data_keys = {list(data_keys)}",
             remedy="give one argument for every key, or leave data_keys out",
         )
-    return _of_arguments(image, masks)
+    return _of_arguments(image, masks, further)
 
 
-def _of_arguments(image: Array, masks: Sequence[Masks]) -> Call:
+def _of_arguments(image: Array, masks: Sequence[Masks], further: Sequence[str]) -> Call:
     batched = _batched(image)
     named: list[tuple[str, Array]] = []
     for place, mask in enumerate(masks):
@@ -322,7 +341,14 @@ def _of_arguments(image: Array, masks: Sequence[Masks]) -> Call:
             )
         # Class ids as floats are a common mistake, so targets need a name.
         types = _MASK_TYPES if is_array(mask) else _TYPES
-        named.extend((name, _mask(name, labels, image, types)) for name, labels in plain.items())
+        named.extend(
+            (name, _named(name, labels, image, further, types)) for name, labels in plain.items()
+        )
+    if lacking := sorted({*further} - {name for name, _ in named}):
+        raise ConflictError(
+            f"there are no arrays {lacking}, which image_keys names",
+            remedy="give them by their names: {name: array}",
+        )
     twice = {name for name, _ in named if sum(name == other for other, _ in named) > 1}
     if twice:
         raise ConflictError(
@@ -336,23 +362,28 @@ def _of_arguments(image: Array, masks: Sequence[Masks]) -> Call:
         ]
         return (new, *back) if back else new
 
-    return Call(_batch(image, batched), _batches(named, batched), assemble, batched)
+    return Call(
+        _batch(image, batched), _batches(named, batched), assemble, batched, further=further
+    )
 
 
-def _of_dict(batch: Mapping[str, Any], mask_keys: Sequence[str] | None) -> Call:
+def _of_dict(
+    batch: Mapping[str, Any], mask_keys: Sequence[str] | None, further: Sequence[str]
+) -> Call:
     image = batch.get("image")
     if not is_array(image):
         remedy = "give a dict with the images as `image`, or arrays"
         raise ConflictError(f"the dict has no image, only {sorted(batch)}", remedy=remedy)
     batched = _batched(image)
-    missing = [key for key in mask_keys or () if not is_array(batch.get(key))]
+    missing = [key for key in (*(mask_keys or ()), *further) if not is_array(batch.get(key))]
     if missing:
         raise ConflictError(
-            f"the dict lacks the masks {missing}", remedy=f"name some of {sorted(batch)}"
+            f"the dict lacks the arrays {missing}", remedy=f"name some of {sorted(batch)}"
         )
     found = [key for key in batch if key != "image" and _is_mask(batch[key], image)]
-    keys = found if mask_keys is None else mask_keys
-    named = [(key, _mask(key, batch[key], image)) for key in keys]
+    masks = found if mask_keys is None else mask_keys
+    keys = [*(key for key in masks if key not in further), *further]
+    named = [(key, _named(key, batch[key], image, further)) for key in keys]
 
     def assemble(new: Array, labels: list[Array], mixed: list[dict[str, list[Any]]]) -> Any:
         out = {**batch, "image": new, **dict(zip(keys, labels, strict=True))}
@@ -360,7 +391,8 @@ def _of_dict(batch: Mapping[str, Any], mask_keys: Sequence[str] | None) -> Call:
 
     ids = _ids_of(batch, batched)
     boxes = {key: batch[key] for key in _boxes.KEYS if key in batch and _boxes.BOXES in batch}
-    return Call(_batch(image, batched), _batches(named, batched), assemble, batched, ids, boxes)
+    arrays = _batches(named, batched)
+    return Call(_batch(image, batched), arrays, assemble, batched, ids, boxes, further)
 
 
 def _bands_of(batch: Mapping[str, Any], bands: list[list[int]], batched: bool) -> dict[str, Any]:
@@ -438,6 +470,26 @@ def _place(array: Any) -> str:
     if _torch.is_tensor(array):
         return str(array.device)
     return "cpu" if _arrays.on_host(array) else f"cuda:{array.__dlpack_device__()[1]}"
+
+
+def _named(
+    name: str, array: Any, image: Array, further: Sequence[str], types: Sequence[str] = _TYPES
+) -> Array:
+    """A mask, a target or a further image, checked."""
+    if name not in further:
+        return _mask(name, array, image, types)
+    is_image = is_array(array) and len(array.shape) == len(image.shape)
+    if is_image and _type(array) in _IMAGE_TYPES and _place(array) == _place(image):
+        return array
+    shown = (
+        f"shape {tuple(array.shape)} and type {array.dtype}, on {_place(array)}"
+        if is_array(array)
+        else f"the type {type(array).__name__}"
+    )
+    raise ConflictError(
+        f"the further image {name} has {shown}",
+        remedy="give floats (B, bands, H, W) beside a batch of images, on the same device",
+    )
 
 
 def _mask(name: str, mask: Any, image: Array, types: Sequence[str] = _TYPES) -> Array:

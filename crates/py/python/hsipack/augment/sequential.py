@@ -22,7 +22,13 @@ from hsipack.augment._apply import Applicable
 from hsipack.augment._augmentation import Augmentation
 
 Config: TypeAlias = Mapping[str, Any]
-_DEFAULTS: dict[str, Any] = {"seed": None, "fuse": True, "mask_fill": 0, "kornia": "0.9"}
+_DEFAULTS: dict[str, Any] = {
+    "seed": None,
+    "fuse": True,
+    "mask_fill": 0,
+    "kornia": "0.9",
+    "arrays": None,
+}
 
 
 class AugmentationSequential(Applicable):
@@ -40,6 +46,9 @@ class AugmentationSequential(Applicable):
         mask_fill: value of masks outside the image, in erased rectangles and in hidden patches; a
             number, or a dictionary of numbers by mask name.
         kornia: "0.8" follows the older arithmetic of warps.
+        arrays: names of the images whose values augmentations change, such as ``["image",
+            "before"]``; the others are further images of a batch. If ``None``, only ``image``.
+            Augmentations that move pixels move all images.
         data_keys: Kornia's names for the arguments of a call: an image, then masks. If ``None``,
             any number of masks may be given.
         keepdim: ignored: images always keep their number of dimensions.
@@ -63,6 +72,7 @@ class AugmentationSequential(Applicable):
         fuse: bool = True,
         mask_fill: int | Mapping[str, int] = 0,
         kornia: str = "0.9",
+        arrays: Sequence[str] | None = None,
         data_keys: Sequence[Any] | None = None,
         same_on_batch: bool | None = None,
         keepdim: bool | None = None,
@@ -90,6 +100,7 @@ class AugmentationSequential(Applicable):
             "fuse": fuse,
             "mask_fill": fill,
             "kornia": kornia,
+            "arrays": None if arrays is None else _options.names("arrays", arrays),
         }
         # Checks the options.
         _hsipack.Pipeline(self.to_json())
@@ -118,10 +129,14 @@ class AugmentationSequential(Applicable):
             )
 
     def config(self) -> dict[str, Any]:
-        """Returns the configuration: ``ops``, ``seed``, ``fuse``, ``mask_fill``, ``kornia``; plain
-        data as on the page Augmentations of the documentation. The seed is None if none was given.
+        """Returns the configuration: ``ops``, ``seed``, ``fuse``, ``mask_fill``, ``kornia``, and
+        ``arrays`` if they were given; plain data as on the page Augmentations of the documentation.
+        The seed is None if none was given.
         """
-        return {**self._options, "ops": [entry.config() for entry in self._augmentations]}
+        config = {**self._options, "ops": [entry.config() for entry in self._augmentations]}
+        if config["arrays"] is None:
+            del config["arrays"]
+        return config
 
     def _with_seed(self, seed: int | None) -> AugmentationSequential:
         """The same augmentations with a seed, unless they have one."""
@@ -178,8 +193,8 @@ def from_config(
 
     Args:
         config: a list of augmentations, or a dictionary with ``ops`` and any of ``seed``, ``fuse``,
-            ``mask_fill`` and ``kornia``, with the defaults of AugmentationSequential; or one of
-            these as JSON text; or the path of a JSON file.
+            ``mask_fill``, ``kornia`` and ``arrays``, with the defaults of AugmentationSequential;
+            or one of these as JSON text; or the path of a JSON file.
 
     Raises:
         FileError: if the file does not exist.

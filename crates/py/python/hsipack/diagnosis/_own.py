@@ -160,8 +160,10 @@ class LoaderLevels:
 
     def _augmented(self, batch: Batch, pipeline: _hsipack.Pipeline) -> Batch:
         """The kept batch, augmented as the loader would augment it."""
-        names = self._keeper._settings["masks"]
-        masks = [(name, native(batch[mask_key(name)])) for name in names]
+        settings = self._keeper._settings
+        images = settings["images"]
+        names = [*settings["masks"], *settings["targets"], *images]
+        masks = [(name, native(batch[mask_key(name)]), name in images) for name in names]
         keys = [(int(one), int(two)) for one, two in zip(batch["id"], batch["repeat"], strict=True)]
         made, _ = pipeline.augment(
             native(batch["image"]), masks, batch["epoch"], keys, _torch.threads()
