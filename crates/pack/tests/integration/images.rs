@@ -229,14 +229,14 @@ fn appends_parts_and_resumed_conversions_give_the_same_dataset() {
     let options = with_images(&inputs, &out);
     parts::plan(&options, &file, &Progress::default(), &|_| {}).unwrap();
     for number in [2, 1, 3] {
-        let work = WorkOptions { jobs: 1, ..WorkOptions::new(Part::new(number, 3).unwrap()) };
+        let work = WorkOptions { threads: 1, ..WorkOptions::new(Part::new(number, 3).unwrap()) };
         parts::work(&file, &work, &Progress::default(), &|_| {}).unwrap();
     }
     parts::commit(&file, false).unwrap();
     assert_eq!(content(&out), want);
 
     let out = results.join("resumed");
-    let options = ConvertOptions { jobs: 1, ..with_images(&inputs, &out) };
+    let options = ConvertOptions { threads: 1, ..with_images(&inputs, &out) };
     let progress = Progress::default();
     let stop = |_: &Plan| progress.stop.store(true, Ordering::Relaxed);
     let error = convert(&options, &progress, &stop).unwrap_err();
