@@ -65,8 +65,8 @@ pub use dataset::{
 pub use device::decode as device_decode;
 pub use device::{
     DeviceBatch, DeviceCache, DeviceEpoch, DeviceLoader, DeviceOptions, DeviceReport, Monitor,
-    Normalization, PreparedDeviceLoader, Replay, ResidentReport, VALID, cuda_is_available,
-    pci_bus_id,
+    Normalization, PageCacheBounds, PreparedDeviceLoader, Replay, ResidentReport, VALID,
+    cuda_is_available, pci_bus_id,
 };
 pub use distribution::Distribution;
 #[doc(inline)]

@@ -194,7 +194,8 @@ fn map(file: &File) -> io::Result<Mmap> {
     unsafe { Mmap::map(file) }
 }
 
-fn page_size() -> usize {
+/// Bytes of a page of the system's memory.
+pub fn page_size() -> usize {
     static PAGE: AtomicUsize = AtomicUsize::new(0);
     match PAGE.load(Ordering::Relaxed) {
         0 => {
@@ -436,6 +437,7 @@ fn mend(address: usize) -> bool {
     // Maps start on a page, so the page of byte `at` starts at `at - offset`. The failure is recorded before other threads
     // can read the zeros.
     slot.fail(at - offset, page);
+    // The page is shared, like the map: CUDA's driver hangs if it registers private pages as read-only.
     // SAFETY: the thread's own place for `errno`, put back as it was.
     let errno = unsafe { *errno_place() };
     // SAFETY: replaces one page of a live map of this module, which the faulting thread is reading and so
@@ -445,7 +447,7 @@ fn mend(address: usize) -> bool {
             ptr::with_exposed_provenance_mut(address - offset),
             page,
             libc::PROT_READ,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
             -1,
             0,
         )

@@ -1,6 +1,7 @@
 //! The functions that the stand-in for the CUDA driver exports for tests, for a process that runs over it.
 
 use std::ffi::{CString, c_char};
+use std::time::Duration;
 
 use libloading::Library;
 
@@ -80,6 +81,12 @@ impl FakeDriver {
     pub fn calls(&self, function: &str) -> u64 {
         let calls: extern "C" fn(*const c_char) -> u64 = self.function("fake_cuda_calls");
         calls(c_text(function).as_ptr())
+    }
+
+    /// Processor time that the program's threads spent in calls of the driver, which a measurement leaves out.
+    pub fn time_in_calls(&self) -> Duration {
+        let nanoseconds: extern "C" fn() -> u64 = self.function("fake_cuda_nanoseconds");
+        Duration::from_nanos(nanoseconds())
     }
 
     /// The faults so far, such as `[unordered] fake_cuda_read: …`.

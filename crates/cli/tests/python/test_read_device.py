@@ -88,6 +88,8 @@ def test_the_device_decodes_or_gathers_what_the_report_says(
         transfer, statistics = found["transfer"], found["statistics"]
         assert transfer["decode"] == "device"
         assert transfer["device_cache"]["kind"] == kind
+        assert transfer["chunks"] == "page cache"
+        assert 0 < statistics["page_cache_bytes"] < statistics["link_bytes"]
         kept = 0 if kind == "none" else CUBES
         assert transfer["device_cache"]["samples"] == kept
         # In later epochs, at least.
@@ -96,6 +98,11 @@ def test_the_device_decodes_or_gathers_what_the_report_says(
         links.append(statistics["link_bytes"])
     without, device, compressed, decoded = links
     assert device < without
+    # A store that maps no files.
+    words = ("--decode", "device", "--device-cache", "none", "--store", "pread")
+    found = read(hsipack, packed, tmp_path, "--epochs", epochs, "--batch-size", 2, *words)
+    assert (found["transfer"]["chunks"], found["bytes"]) == ("gathered", plain["bytes"])
+    assert any("does not map files" in note for note in found["transfer"]["notes"])
     assert max(compressed, decoded) * 2 < device, links
 
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use hsipack_read::store::{Limited, Link, Near, ReadBuffer, Store, StoreKind, StoredFile};
+use hsipack_store::mapping::Mapping;
 
 use crate::Result;
 
@@ -125,6 +126,10 @@ impl StoredFile for CountedFile {
 
     fn release(&self) {
         self.file.release();
+    }
+
+    fn mapping(&self) -> Option<&Arc<Mapping>> {
+        self.file.mapping()
     }
 }
 

@@ -126,6 +126,7 @@ class LoaderStats(Record):
         given_away: on a GPU: how often new memory was taken because you kept tensors.
         copied: on the CPU: batches that were copied because you kept others.
         link_bytes: on a GPU: bytes copied to it.
+        page_cache_bytes: those of them that the GPU read straight from the system's page cache.
         device_decoded: batches that the GPU decoded.
         device_cache_hits: images that came from the GPU's memory (``device_cache``).
         loader: what the loader's own threads did.
@@ -140,6 +141,7 @@ class LoaderStats(Record):
     given_away: int
     copied: int
     link_bytes: int
+    page_cache_bytes: int
     device_decoded: int
     device_cache_hits: int
     loader: ThreadStats
@@ -194,6 +196,9 @@ class TransferReport(Record):
         slot_bytes: bytes of a slot of the ring.
         device_slots: number of slots on the device; 0 on the CPU.
         decode: where chunks are decoded: ``host``, or ``device`` for those that it can decode.
+        chunks: how the chunks that the device decoded came there: straight from the system's
+            ``page cache``, ``gathered`` on the host first, ``both``, or ``none``.
+        registered_bytes: bytes of files that the device reads in the page cache.
         device_cache: what stays in the device's memory.
         notes: why the transfer is no faster.
     """
@@ -203,6 +208,8 @@ class TransferReport(Record):
     slot_bytes: int
     device_slots: int
     decode: str
+    chunks: str
+    registered_bytes: int
     device_cache: DeviceCacheReport
     notes: list[str]
 

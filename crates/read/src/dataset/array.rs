@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use hsipack_format::codec;
 use hsipack_format::metadata::Role;
@@ -32,7 +32,7 @@ pub(crate) struct ArrayRef<'a> {
 
 /// Where a stored chunk lies.
 pub(crate) struct Stored<'a> {
-    pub file: &'a dyn StoredFile,
+    pub file: &'a Arc<dyn StoredFile>,
     pub span: Range<u64>,
 }
 
@@ -179,7 +179,7 @@ impl<'a> ArrayRef<'a> {
         };
         self.dataset.folder().settle()?;
         let span = shard.index.0[entry].map(|span| span.offset..span.offset + span.len);
-        Ok(shard.file.as_deref().zip(span).map(|(file, span)| Stored { file, span }))
+        Ok(shard.file.as_ref().zip(span).map(|(file, span)| Stored { file, span }))
     }
 
     /// Like [`locate`](Self::locate), but only if the file is open.
@@ -308,7 +308,7 @@ impl<'a> ArrayRef<'a> {
     }
 
     /// Whether the checksum of a chunk is to be compared.
-    fn is_due(&self, number: usize) -> bool {
+    pub(crate) fn is_due(&self, number: usize) -> bool {
         let (word, bit) = (&self.files.verified[number / 64], 1 << (number % 64));
         self.chunks.meta().codecs.checksum
             && match self.dataset.verify() {

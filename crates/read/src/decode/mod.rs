@@ -214,7 +214,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Copies the frame of a chunk, without its checksum, which is compared if that is due, into `out`, which it fills.
+    /// Calls `take` with the frame of a chunk, which has so many bytes, without its checksum. That is compared if it is due.
     ///
     /// # Errors
     /// If the chunk cannot be read, its checksum differs, or its frame has another length.
@@ -223,23 +223,23 @@ impl Decoder<'_> {
         array: ArrayRef<'_>,
         index: usize,
         chunk: usize,
-        out: &mut [u8],
+        bytes: usize,
         scratch: &mut Scratch,
+        take: &mut dyn FnMut(&[u8]),
     ) -> Result<()> {
         let number = array.number(index, chunk);
         scratch.meter.chunks += 1;
-        let copied = |stored: &[u8], out: &mut [u8]| {
-            let frame =
-                array.frame(number, stored).and_then(|frame| match frame.len() == out.len() {
-                    true => Ok(frame),
-                    false => Err(Error::damaged(format!("a frame has {} bytes", frame.len()))),
-                });
-            out.copy_from_slice(frame.map_err(|error| array.in_chunk(index, chunk, error))?);
+        let mut taken = |stored: &[u8]| {
+            let frame = array.frame(number, stored).and_then(|frame| match frame.len() == bytes {
+                true => Ok(frame),
+                false => Err(Error::damaged(format!("a frame has {} bytes", frame.len()))),
+            });
+            take(frame.map_err(|error| array.in_chunk(index, chunk, error))?);
             Ok(())
         };
         if let Some(stored) = self.cache.and_then(|cache| cache.stored(array, number)) {
             scratch.meter.cached_chunks += 1;
-            return copied(stored, out);
+            return taken(stored);
         }
         let located =
             array.locate(index, chunk).map_err(|error| array.in_chunk(index, chunk, error))?;
@@ -247,7 +247,7 @@ impl Decoder<'_> {
             return Err(Error::bug("a chunk that was never written has no frame"));
         };
         self.with_stored(&stored, scratch, &mut |bytes| {
-            copied(bytes, out)?;
+            taken(bytes)?;
             // A cache of decoded chunks has no use for the frame.
             if let Some(cache) = self.cache.filter(|cache| !cache.keeps_decoded()) {
                 cache.keep(array, number, bytes, &[], Duration::ZERO);

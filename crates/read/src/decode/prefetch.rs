@@ -21,11 +21,12 @@ impl<'a> ChunkPrefetch<'a> {
 
     /// Notes that this chunk will be read.
     pub fn want(&mut self, stored: Stored<'a>) {
-        let same = self.file.is_some_and(|file| std::ptr::addr_eq(file, stored.file));
+        let file: &'a dyn StoredFile = &**stored.file;
+        let same = self.file.is_some_and(|last| std::ptr::addr_eq(last, file));
         let ascends = self.spans.last().is_none_or(|last| last.end <= stored.span.start);
         if !same || !ascends {
             self.ask();
-            self.file = Some(stored.file);
+            self.file = Some(file);
         }
         self.spans.push(stored.span);
     }

@@ -1,10 +1,13 @@
 //! The interface of a device for the transfer. There are CUDA (`cuda.rs`), a device emulated in host memory
 //! (`emulated.rs`), and the fake device of the tests, which is late and fails on demand (`fake.rs`).
 
+use std::sync::Arc;
+
 use hsipack_augment::Device;
 use hsipack_augment::array::Stream;
 
 use super::decode::{Decode, Gather};
+use super::page_cache::MapRegistrar;
 use crate::Result;
 
 /// A device with a separate stream for copies. Consumers name the streams that they work on. Nothing here waits for a
@@ -24,6 +27,14 @@ pub(super) trait Backend: Send + Sync + 'static {
 
     /// Bytes of the device's memory that are free.
     fn free_memory(&self) -> Result<u64>;
+
+    /// Registers parts of files, so that copies from their maps need no work of the host.
+    ///
+    /// # Errors
+    /// If the device or its driver cannot; the text says why.
+    fn map_registrar(&self) -> Result<Arc<dyn MapRegistrar>, String> {
+        Err("the device cannot read the page cache".to_owned())
+    }
 
     /// Allocates memory that no queued work refers to.
     fn allocate(&self, bytes: usize) -> Result<Self::Memory>;

@@ -15,10 +15,12 @@ use hsipack_augment::array::Stream;
 use super::backend::{Backend, DecodePlaces, DeviceMemory, GatherPlaces};
 use super::cuda_kernel::Kernels;
 use super::decode::{Decode, Gather};
+use super::page_cache::MapRegistrar;
 use super::transfer::LOST_REMEDY;
 use crate::ring::memory::PageLocker;
 use crate::{Error, Result};
 use hsipack_format::{Opt, Remedy, remedy};
+use hsipack_store::mapping::page_size;
 
 /// The oldest CUDA version that a driver must offer. In older versions, functions that are called here may be missing.
 const LEAST_CUDA: c_int = 12000;
@@ -128,6 +130,21 @@ impl Backend for Cuda {
         // SAFETY: both numbers are written to local variables.
         self.context.with(|| unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
         Ok(free as u64)
+    }
+
+    fn map_registrar(&self) -> Result<Arc<dyn MapRegistrar>, String> {
+        let attribute =
+            sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED;
+        let mut is_supported = 0;
+        // SAFETY: the number is written to a local variable; the device is one that exists.
+        let asked = told(unsafe {
+            sys::cuDeviceGetAttribute(&mut is_supported, attribute, self.context.device)
+        });
+        asked.map_err(|error| error.what().to_owned())?;
+        match is_supported {
+            0 => Err("the driver cannot register memory that is read-only".to_owned()),
+            _ => Ok(Arc::new(MapLocker(self.context.clone()))),
+        }
     }
 
     fn allocate(&self, bytes: usize) -> Result<DeviceBytes> {
@@ -374,6 +391,28 @@ impl PageLocker for Locker {
     fn unlock(&self, memory: *mut u8, _: usize) {
         // SAFETY: registered by `lock`; no copy from it is under way, since its batches are gone.
         let _ = self.0.with(|| unsafe { sys::cuMemHostUnregister(memory.cast()) });
+    }
+}
+
+/// Registers parts of memory maps of files with a device, as read-only.
+struct MapLocker(Arc<Context>);
+
+impl MapRegistrar for MapLocker {
+    fn register(&self, memory: &[u8]) -> Result<(), String> {
+        // Maps consist of whole pages.
+        let bytes = memory.len().next_multiple_of(page_size());
+        let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_READ_ONLY;
+        // SAFETY: the map stays until it was unregistered. It is shared and read-only, as the driver needs it.
+        let registered = self.0.with(|| unsafe {
+            sys::cuMemHostRegister_v2(memory.as_ptr().cast_mut().cast(), bytes, flags)
+        });
+        registered.map_err(|error| error.what().to_owned())
+    }
+
+    fn unregister(&self, memory: &[u8]) {
+        let start = memory.as_ptr().cast_mut().cast();
+        // SAFETY: registered above; no copy from it is under way. Nobody can be told of an error here.
+        let _ = self.0.with(|| unsafe { sys::cuMemHostUnregister(start) });
     }
 }
 

@@ -28,8 +28,8 @@ use super::exchange::Interrupt;
 use super::resident::Region;
 use super::transfer::{Item, Rack, Ready, Slot, Source};
 use super::worker::{Ahead, InFlight, Taken, Worker};
-use crate::loader::{Decoding, Step};
-use crate::{Error, Result};
+use crate::loader::{Decoding, LinkCopy, Step};
+use crate::{Error, ErrorKind, Result};
 
 /// Buffers grow in steps of this many bytes, and by a part more than is needed.
 const STEP: usize = 1 << 20;
@@ -53,8 +53,10 @@ pub(super) struct Staged<B: Backend, S: Source> {
 
 /// Why a batch could not be staged.
 pub(super) enum Refused<S: Source> {
-    /// Nothing was queued.
-    Refused(Taken<S>, Error),
+    /// Nothing is under way.
+    Retry(Taken<S>, Error),
+    /// The same: the device cannot copy from the map of a file.
+    FromMap(Taken<S>),
     /// The copy cannot be waited for; batch and buffer are left to it.
     Lost(Error, S::Place),
 }
@@ -69,6 +71,27 @@ impl<B: Backend> Buffers<B> {
         self.compressed.iter_mut().for_each(|memory| std::mem::forget(memory.take()));
         std::mem::forget(self.scratch.take());
     }
+}
+
+/// Queues one of the copies of a compressed batch.
+///
+/// # Safety
+/// The batch, whose slot has these bytes, and the buffer must stay as they are until an event recorded afterwards is done. So
+/// must the map of the file, which the batch leases if the copy is from there.
+unsafe fn queue_copy<B: Backend>(
+    backend: &B,
+    copy: &LinkCopy,
+    bytes: &[u8],
+    buffer: &B::Memory,
+) -> Result<()> {
+    let LinkCopy { to, map } = copy;
+    let from = match (map, bytes.get(to.clone())) {
+        (_, None) => return Err(Error::bug("a copy from beyond the end of a slot")),
+        (Some(address), _) => std::ptr::with_exposed_provenance(*address),
+        (None, Some(bytes)) => bytes.as_ptr(),
+    };
+    // SAFETY: the buffer is at least as long as the slot's bytes, in which `to` lies; the caller is responsible for the rest.
+    unsafe { backend.queue_copy(from, buffer.start().wrapping_add(to.start), to.len()) }
 }
 
 /// Memory of at least so many bytes: what is there, or a larger allocation in its place. No queued work may use it.
@@ -91,15 +114,44 @@ impl<B: Backend, S: Source> Worker<B, S> {
         let Buffers { backend, compressed, turn, .. } = &mut self.buffers;
         let buffer = *turn;
         let bytes = S::bytes(&taken.batch);
-        let queued = grown(&*self.rack, &mut compressed[buffer], bytes.len()).and_then(|memory| {
+        let work = match decoding::<S>(&taken.batch) {
+            Ok(work) => work,
+            Err(error) => return Err(Refused::Retry(taken, error)),
+        };
+        let memory = match grown(&*self.rack, &mut compressed[buffer], bytes.len()) {
+            Ok(memory) => memory,
+            Err(error) => return Err(Refused::Retry(taken, error)),
+        };
+        for (number, copy) in work.copies.iter().enumerate() {
             // SAFETY: the batch is kept until an event recorded afterwards is done, or for ever. So is the buffer, which
             // nothing uses now: its last decoding was seen done.
-            unsafe { backend.copy(bytes, memory) }
-        });
-        if let Err(error) = queued {
-            return Err(Refused::Refused(taken, error));
+            let Err(error) = (unsafe { queue_copy(&**backend, copy, bytes, memory) }) else {
+                continue;
+            };
+            if number > 0
+                && let Err(lost) = backend.copied().and_then(|copied| backend.finish(&copied))
+            {
+                // Some copies may be under way.
+                std::mem::forget(taken.batch);
+                self.lose(&lost);
+                return Err(Refused::Lost(lost, taken.place));
+            }
+            return Err(match copy.map {
+                Some(_) if error.kind() != ErrorKind::DeviceMemory => {
+                    self.source.close_page_cache(error.what());
+                    Refused::FromMap(taken)
+                }
+                _ => Refused::Retry(taken, error),
+            });
         }
-        self.rack.copied_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let sum = |of_map: bool| -> u64 {
+            let copies = work.copies.iter().filter(|copy| copy.map.is_some() == of_map);
+            copies.map(|copy| copy.to.len() as u64).sum()
+        };
+        let (of_map, of_slot) = (sum(true), sum(false));
+        self.rack.copied_bytes.fetch_add(of_map + of_slot, Ordering::Relaxed);
+        self.rack.page_cache_bytes.fetch_add(of_map, Ordering::Relaxed);
+        self.rack.gathered_bytes.fetch_add(work.gathered_bytes as u64, Ordering::Relaxed);
         *turn = 1 - buffer;
         let Taken { batch, place } = taken;
         let backend = self.rack.backend.clone();
@@ -119,7 +171,8 @@ impl<B: Backend, S: Source> Worker<B, S> {
     /// Hands over why a batch was not staged.
     pub(super) fn refuse_staging(&mut self, refused: Refused<S>) -> Result<(), Interrupt> {
         match refused {
-            Refused::Refused(taken, error) => self.refuse(taken, error),
+            Refused::Retry(taken, error) => self.refuse(taken, error),
+            Refused::FromMap(taken) => self.decode_on_host(taken.batch, taken.place),
             Refused::Lost(error, place) => self.fail(error, place),
         }
     }
@@ -380,7 +433,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
             Some(Ok(batch)) => match self.stage(Taken { batch, place }) {
                 Ok(staged) => Ahead::Staged(staged),
                 // It is tried again, and refused then, when it is its turn.
-                Err(Refused::Refused(taken, _)) => Ahead::Batch(taken),
+                Err(Refused::Retry(taken, _) | Refused::FromMap(taken)) => Ahead::Batch(taken),
                 Err(Refused::Lost(error, place)) => Ahead::Failed(error, place),
             },
         });

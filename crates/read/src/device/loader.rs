@@ -16,6 +16,7 @@ use super::emulated::Emulated;
 use super::host::Host;
 use super::monitor::{Copies, DeviceReport, Monitor, Tally};
 use super::options::{DeviceCache, DeviceOptions};
+use super::page_cache::{Demand, Registering};
 use super::prefetch::Prefetch;
 use super::prepared::PreparedDeviceLoader;
 use super::repeat::Repeat;
@@ -141,7 +142,9 @@ impl<L: Library> Delivery<L> for Prefetch<BatchTensors<L>> {
 
 /// A device. The consumer's thread queues the making of the tensors, because it belongs on the consumer's stream.
 struct OnDevice<B: Backend, S: Source, L: Library> {
+    /// Its thread ends before files are unregistered, which it copies from.
     transfer: Transfer<B, S>,
+    _registering: Option<Registering>,
     maker: TensorMaker<L>,
 }
 
@@ -209,6 +212,12 @@ impl Source for Loader {
 
     fn answers(batch: &mut Batch) -> &mut [u8] {
         batch.statuses_mut()
+    }
+
+    fn close_page_cache(&self, why: &str) {
+        if let Some(page_cache) = &self.shared().page_cache {
+            page_cache.close(why);
+        }
     }
 
     fn decoded_here(&mut self, batch: Batch) -> Result<Batch> {
@@ -307,7 +316,7 @@ impl<L: Library> DeviceLoader<L> {
     ) -> Result<Self> {
         let mut inner = prepared.loader.clone();
         let decodes = inner.options().decode == DecodePlace::Device;
-        let mut residents = Vec::new();
+        let (mut residents, mut registering) = (Vec::new(), None);
         // To measure copies alone, values are copied.
         if !prepared.options.repeat {
             let keeps = prepared.options.keeps_samples(decodes);
@@ -315,7 +324,9 @@ impl<L: Library> DeviceLoader<L> {
                 backend.prepare_decoding()?;
             }
             if decodes {
-                inner = inner.for_decoding();
+                let started = register_files(&backend, &inner, &prepared.options)?;
+                inner = inner.for_decoding().with_page_cache(started.cache().clone());
+                registering = Some(started);
             }
             if keeps {
                 residents = keep_samples(&backend, &inner, &prepared.options)?;
@@ -333,10 +344,10 @@ impl<L: Library> DeviceLoader<L> {
         let delivery: Box<dyn Delivery<L>> = if prepared.options.repeat {
             let source = Repeat::new(loader);
             let transfer = Transfer::start(backend, source, slot_bytes, residents, interrupt)?;
-            Box::new(OnDevice { transfer, maker })
+            Box::new(OnDevice { transfer, _registering: registering, maker })
         } else {
             let transfer = Transfer::start(backend, loader, slot_bytes, residents, interrupt)?;
-            Box::new(OnDevice { transfer, maker })
+            Box::new(OnDevice { transfer, _registering: registering, maker })
         };
         let notes = shared.ring.quick_memory_report().notes;
         Ok(Self::of(delivery, library, prepared, shared, state, trace, notes))
@@ -618,6 +629,22 @@ fn keep_samples<B: Backend>(
         residents.map(Arc::new)
     };
     members.iter().map(keep).collect()
+}
+
+/// Begins to register files of a loader with its device.
+fn register_files<B: Backend>(
+    backend: &B,
+    loader: &PreparedLoader,
+    options: &DeviceOptions,
+) -> Result<Registering> {
+    let demands = loader.members().iter().map(Member::demand).collect::<Result<Vec<_>>>()?;
+    let smallest = demands.iter().map(|demand| demand.sample_bytes).min();
+    let demand = Demand {
+        stored_bytes: demands.iter().map(|demand| demand.stored_bytes).sum(),
+        sample_bytes: smallest.flatten(),
+        ranks: demands.iter().map(|demand| demand.ranks).max().unwrap_or(1),
+    };
+    Registering::start(backend.map_registrar(), options.page_cache, demand)
 }
 
 /// Batches for which the device's memory is left free when samples are kept there.

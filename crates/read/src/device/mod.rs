@@ -21,6 +21,7 @@
 //! | `cuda_kernel.rs` | the kernels, loaded by that driver |
 //! | `emulated.rs` | a device emulated in host memory, with copies as slow as over a bus |
 //! | [`decode`] | the kernels that decode chunks and gather windows on a GPU, and their arguments |
+//! | `page_cache/` | stored chunks that a GPU reads straight from the system's page cache |
 //! | `resident/` | cubes that stay in the memory of a GPU |
 //! | `repeat.rs` | one batch again and again: the speed of copying alone |
 //! | `fake.rs` | the device of the tests: it completes copies late, out of order, or with an error |
@@ -41,6 +42,7 @@ mod host;
 mod loader;
 mod monitor;
 mod options;
+pub(crate) mod page_cache;
 mod prefetch;
 mod prepared;
 mod repeat;
@@ -58,6 +60,7 @@ pub use cuda::{cuda_is_available, pci_bus_id};
 pub use loader::{DeviceEpoch, DeviceLoader};
 pub use monitor::{DeviceReport, Monitor};
 pub use options::{DeviceCache, DeviceOptions, Normalization};
+pub use page_cache::PageCacheBounds;
 pub use prepared::PreparedDeviceLoader;
 pub use replay::Replay;
 pub use resident::ResidentReport;

@@ -9,6 +9,7 @@ use hsipack_augment::Device;
 use serde::Serialize;
 
 use super::options::DeviceOptions;
+use super::page_cache::PageCache;
 use super::resident::ResidentReport;
 use crate::cache::CacheTimes;
 use crate::loader::{BatchTimes, CacheChoice, KeptChunks, Shared, Statistics, Times};
@@ -40,6 +41,11 @@ pub struct DeviceReport {
     pub device_slots: usize,
     /// Where chunks are decoded: `host`, or `device` if the device decodes those that it can.
     pub decode: &'static str,
+    /// How the chunks that the device decoded so far came there: straight from the system's `page cache`; `gathered` in memory of
+    /// the host first; `both`; or `none`.
+    pub chunks: &'static str,
+    /// Bytes of files that are registered with the device, which reads them in the page cache.
+    pub registered_bytes: u64,
     /// Samples that stay in the memory of the device; those of the first dataset if there are several.
     pub device_cache: ResidentReport,
     /// Why the loader does no better.
@@ -65,6 +71,16 @@ pub(super) trait Copies: Send + Sync {
 
     /// Bytes copied to the device.
     fn copied_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Those of them that the device read in the system's page cache.
+    fn page_cache_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Those of them that are frames that were gathered on the host.
+    fn gathered_bytes(&self) -> u64 {
         0
     }
 
@@ -101,6 +117,7 @@ impl Monitor {
             given_away: self.copies.given_away(),
             copied: self.copies.copied(),
             link_bytes: self.copies.copied_bytes(),
+            page_cache_bytes: self.copies.page_cache_bytes(),
             device_decoded: self.copies.decoded(),
             device_cache_hits: self.copies.hits(),
             ..inside
@@ -179,6 +196,10 @@ impl Monitor {
                     .to_owned(),
             );
         }
+        let page_cache = self.shared.page_cache.as_ref();
+        let (mapped, gathered) = (self.copies.page_cache_bytes(), self.copies.gathered_bytes());
+        let why = page_cache.filter(|_| gathered > 0).and_then(PageCache::why_gathered);
+        notes.extend(why.map(|why| format!("chunks were gathered on the host: {why}")));
         DeviceReport {
             device: match self.options.device {
                 Device::Cpu if self.options.emulated_bus.is_some() => "emulated".to_owned(),
@@ -193,6 +214,13 @@ impl Monitor {
             slot_bytes: self.shared.ring.slot_bytes(),
             device_slots,
             decode: if self.shared.compressed { "device" } else { "host" },
+            chunks: match (mapped > 0, gathered > 0) {
+                (true, true) => "both",
+                (true, false) => "page cache",
+                (false, true) => "gathered",
+                (false, false) => "none",
+            },
+            registered_bytes: page_cache.map_or(0, PageCache::bytes),
             device_cache,
             notes,
         }

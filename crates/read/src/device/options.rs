@@ -8,6 +8,7 @@ use hsipack_format::names::by_name;
 use hsipack_format::{Opt, remedy};
 use serde::{Deserialize, Serialize};
 
+use super::page_cache::PageCacheBounds;
 #[cfg(feature = "clap")]
 use crate::arguments;
 use crate::{Error, Result};
@@ -79,6 +80,10 @@ pub struct DeviceOptions {
     #[serde(rename = "device_cache_size")]
     #[cfg_attr(feature = "clap", arg(long = "device-cache-size", value_name = "BYTES", value_parser = arguments::bytes, default_value_t = 0, hide_default_value = true, help_heading = "Device"))]
     pub device_cache_bytes: u64,
+    /// How much of the files is registered with the GPU if it decodes, so that it reads chunks in the system's page cache.
+    #[serde(skip)]
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub page_cache: PageCacheBounds,
     /// For measuring the speed of copying and converting alone: decode one batch, and deliver it again and again, without
     /// end. On a device, it is copied each time; on the CPU, converted and normalised.
     #[cfg_attr(feature = "clap", arg(skip))]
@@ -136,6 +141,7 @@ impl DeviceOptions {
             emulated_bus: None,
             device_cache: DeviceCache::default(),
             device_cache_bytes: 0,
+            page_cache: PageCacheBounds::default(),
             repeat: false,
         }
     }

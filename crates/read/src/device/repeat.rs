@@ -62,6 +62,8 @@ impl Source for Repeat {
         &mut []
     }
 
+    fn close_page_cache(&self, _: &str) {}
+
     fn decoded_here(&mut self, batch: Arc<Batch>) -> Result<Arc<Batch>> {
         Ok(batch)
     }

@@ -157,6 +157,8 @@ impl Source for Made {
         &mut batch.bytes.as_mut().expect("until it is dropped")[range]
     }
 
+    fn close_page_cache(&self, _: &str) {}
+
     fn decoded_here(&mut self, mut batch: HostBatch) -> Result<HostBatch> {
         if batch.name == BAD {
             return Err(Error::damaged("a sample"));

@@ -70,6 +70,9 @@ pub(super) trait Source: Send + 'static {
     /// Where the device's answers go: the status of each chunk.
     fn answers(batch: &mut Self::Batch) -> &mut [u8];
 
+    /// Gathers the frames of all later batches, because the device cannot copy from the maps of files.
+    fn close_page_cache(&self, why: &str);
+
     /// The same batch as values, after the device could not decode it.
     ///
     /// # Errors
@@ -254,6 +257,10 @@ pub(super) struct Rack<B: Backend, S: Source> {
     given_away: AtomicU64,
     /// Bytes copied to the device.
     pub(super) copied_bytes: AtomicU64,
+    /// Those of them that the device read in the system's page cache.
+    pub(super) page_cache_bytes: AtomicU64,
+    /// Those of them that are frames that were gathered.
+    pub(super) gathered_bytes: AtomicU64,
     /// Batches that the device decoded.
     pub(super) decoded: AtomicU64,
     /// Images that came from the device's memory.
@@ -283,6 +290,8 @@ impl<B: Backend, S: Source> Transfer<B, S> {
             is_lost: AtomicBool::new(false),
             given_away: AtomicU64::new(0),
             copied_bytes: AtomicU64::new(0),
+            page_cache_bytes: AtomicU64::new(0),
+            gathered_bytes: AtomicU64::new(0),
             decoded: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             residents,
@@ -391,6 +400,14 @@ impl<B: Backend, S: Source> Copies for Rack<B, S> {
 
     fn copied_bytes(&self) -> u64 {
         self.copied_bytes.load(Ordering::Relaxed)
+    }
+
+    fn page_cache_bytes(&self) -> u64 {
+        self.page_cache_bytes.load(Ordering::Relaxed)
+    }
+
+    fn gathered_bytes(&self) -> u64 {
+        self.gathered_bytes.load(Ordering::Relaxed)
     }
 
     fn decoded(&self) -> u64 {

@@ -345,7 +345,7 @@ pub(super) fn needed_bytes(dataset: &Dataset, plan: &Plan, masks: &[String]) -> 
 
 /// Bytes of the files that hold these chunks. Files whose size cannot be read count as nothing, because reading them
 /// reports the error.
-fn stored_bytes(dataset: &Dataset, plan: &Plan, masks: &[String]) -> Result<u64> {
+pub(super) fn stored_bytes(dataset: &Dataset, plan: &Plan, masks: &[String]) -> Result<u64> {
     let mut bytes = 0;
     for_each_array(dataset, plan, masks, |array, samples| {
         let grid = array.grid();

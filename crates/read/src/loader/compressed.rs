@@ -15,13 +15,15 @@
 //! - from a cube in the device's memory ([`Residents`]). Chunks of the cube that are not there yet come with the batch, for
 //!   themselves, so that later batches find them.
 //!
-//! Checksums of chunks are compared here, where their bytes are copied anyway. The batch's arrays say where values lie on the
-//! device. `device_work.rs` says how the device's work follows.
+//! Frames of files in the system's page cache are not gathered, if the device can read them there ([`PageCache`]): they have
+//! their places in the slot, but the copies to the device take them from the file's map. Checksums of chunks that are due are
+//! compared here, in the map, which later epochs do not read. The batch's arrays say where values lie on the device.
+//! `device_work.rs` says how the device's work follows.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::batch_plan::{BatchPlan, Part, array_of};
 use super::device_work::{self, Decoding};
@@ -29,13 +31,17 @@ use super::options::LoaderOptions;
 use super::reader::Reader;
 use super::worker::fill;
 use crate::cache::Cache;
-use crate::dataset::array::ArrayRef;
+use crate::dataset::array::{ArrayRef, Stored};
 use crate::decode::{Scratch, inside};
-use crate::device::decode::{CHUNK_BYTES, FRAME_HEADER, WINDOW_BYTES, copied_frame, supports};
-use crate::device::resident::{Cube, Kept, Region, Residents, frame_bytes, key};
+use crate::device::decode::{
+    CHUNK_BYTES, FRAME_HEADER, WINDOW_BYTES, block_bytes, copied_frame, supports,
+};
+use crate::device::page_cache::{Leased, Leases, PageCache};
+use crate::device::resident::{Cube, Kept, Region, Residents, frame, key};
 use crate::plan::{Crop, Item, Pad};
 use crate::ring::slots::Failure;
 use crate::shuffle_buffer::ChunkRef;
+use crate::store::StoredFile;
 use crate::{Error, ErrorKind, Result};
 
 /// Windows of cubes of at most this many bytes are sent as values: many of them share chunks.
@@ -46,6 +52,8 @@ const TASK_BYTES: usize = 1 << 20;
 pub(super) const ALIGNMENT: usize = 16;
 /// Bytes of a chunk's status.
 pub(super) const STATUS: usize = 4;
+/// Frames that follow one another in a file with at most this many bytes between them are copied together.
+pub(super) const MAX_GAP: u64 = 64;
 
 /// The contents of a slot that has no values.
 #[derive(Debug, Default)]
@@ -56,17 +64,70 @@ pub(crate) struct Compressed {
     /// Windows of cubes in the device's memory.
     pub(super) windows: Vec<ResidentWindow>,
     pub(super) loads: Loads,
+    /// Parts of files that the device reads itself.
+    pub(super) leases: Leases,
     /// Whether a chunk for the device's memory could not be read, or is damaged.
     is_spoiled: AtomicBool,
     decoding: Option<Arc<Decoding>>,
 }
 
 /// A piece of the slot.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Entry {
     pub(super) content: Content,
     /// Where in the slot it lies.
-    pub(super) place: Range<usize>,
+    pub(super) range: Range<usize>,
+    /// If the device reads the frame in the page cache: what stands in the slot instead.
+    mapped: Option<Mapped>,
+}
+
+/// A frame in a file that is registered with the device.
+#[derive(Debug)]
+struct Mapped {
+    leased: Leased,
+    /// Its first byte in the file.
+    from: u64,
+    /// The size of its blocks, once it was read.
+    block: AtomicU32,
+    /// Whether it was gathered nevertheless.
+    is_gathered: AtomicBool,
+}
+
+impl Entry {
+    /// If the device reads the frame in the page cache: the parts of its file, and its first byte there.
+    pub(super) fn mapped(&self) -> Option<(&Leased, u64)> {
+        let mapped =
+            self.mapped.as_ref().filter(|mapped| !mapped.is_gathered.load(Ordering::Relaxed));
+        mapped.map(|mapped| (&mapped.leased, mapped.from))
+    }
+
+    /// The size of the frame's blocks.
+    pub(super) fn block(&self, slot: &[u8]) -> Option<u32> {
+        match (&self.mapped, self.mapped()) {
+            (Some(mapped), Some(_)) => Some(mapped.block.load(Ordering::Relaxed)),
+            _ => Some(block_bytes(slot.get(self.range.clone())?)),
+        }
+    }
+
+    /// Whether it is a frame as it is stored.
+    pub(super) fn is_frame(&self, loads: &Loads) -> bool {
+        match self.content {
+            Content::Chunk { .. } => true,
+            Content::Values(_) => false,
+            Content::Load(number) => loads.0[number].is_frame,
+        }
+    }
+
+    /// Takes a frame: copies it to the slot, unless the device reads it where it is.
+    fn take(&self, frame: &[u8], out: &mut [u8], leases: &Leases) {
+        let Some(mapped) = &self.mapped else { return out.copy_from_slice(frame) };
+        if leases.are_ready(&mapped.leased) {
+            mapped.block.store(block_bytes(frame), Ordering::Relaxed);
+        } else {
+            mapped.is_gathered.store(true, Ordering::Relaxed);
+            out.copy_from_slice(frame);
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -153,6 +214,11 @@ impl Compressed {
         self.loads.0.iter().map(chunk)
     }
 
+    /// Whether the device reads all frames in the page cache, and nothing of them is read from a disk any more.
+    pub(super) fn is_mapped(&self) -> bool {
+        self.entries.iter().all(|entry| entry.mapped.is_some()) && self.leases.are_registered()
+    }
+
     /// Whether a chunk for the device's memory is missing.
     pub(super) fn is_spoiled(&self) -> bool {
         self.is_spoiled.load(Ordering::Relaxed)
@@ -194,6 +260,7 @@ pub(super) fn plan(
     plan: &mut BatchPlan,
     pieces: &mut Vec<Range<usize>>,
     (slot_bytes, decodes): (usize, bool),
+    page_cache: Option<&PageCache>,
 ) {
     let keeps_decoded = reader.cache.as_ref().is_some_and(Cache::keeps_decoded);
     let parts = !matches!(reader.plan.options().crop, Crop::Whole);
@@ -203,34 +270,74 @@ pub(super) fn plan(
     if residents.is_none() && (is_kept || !decodes) {
         return;
     }
+    let page_cache = page_cache.filter(|cache| {
+        let is_kept = reader.cache.is_some();
+        if is_kept {
+            cache.note("chunks are kept in the host's memory");
+        }
+        !is_kept
+    });
     let planner = Planner {
         reader,
         residents,
+        page_cache,
+        latest_file: None,
         sends_frames: decodes && !is_kept,
         loads_frames: decodes,
         limit: plan.end(),
         slot_bytes,
         built: Compressed::default(),
+        sources: Vec::new(),
         end: 0,
         chunks: 0,
     };
     let Some(mut compressed) = planner.plan(plan, parts) else { return };
     let (mut tasks, mut task_pieces): (Vec<Range<usize>>, Vec<Range<usize>>) = Default::default();
-    for (number, Entry { place, .. }) in compressed.entries.iter().enumerate() {
+    let mut work = 0;
+    for (number, entry) in compressed.entries.iter().enumerate() {
+        let (range, bytes) = (&entry.range, work_bytes(reader, plan, &compressed, entry));
+        work += bytes;
         match (tasks.last_mut(), task_pieces.last_mut()) {
-            (Some(task), Some(piece)) if place.end - piece.start <= TASK_BYTES => {
+            (Some(task), Some(piece)) if work <= TASK_BYTES => {
                 task.end = number + 1;
-                piece.end = place.end;
+                piece.end = range.end;
             }
             _ => {
                 tasks.push(number..number + 1);
-                task_pieces.push(place.clone());
+                task_pieces.push(range.clone());
+                work = bytes;
             }
         }
     }
     *pieces = task_pieces;
     compressed.tasks = tasks;
     plan.compressed = Some(compressed);
+}
+
+/// Bytes of a task that a decoding thread reads.
+fn work_bytes(reader: &Reader, plan: &BatchPlan, compressed: &Compressed, entry: &Entry) -> usize {
+    let is_due = |array: ArrayRef<'_>, index, chunk| array.is_due(array.number(index, chunk));
+    let reads = match entry.content {
+        _ if entry.mapped.is_none() => true,
+        Content::Values(_) => true,
+        Content::Chunk { at, chunk } => {
+            let item = plan.items[at.position];
+            let index = reader.dataset.samples().index(item.sample);
+            let array = array_of(&reader.dataset, &reader.beside, item, at.array);
+            array.is_ok_and(|array| is_due(array, index, chunk))
+        }
+        Content::Load(number) => {
+            let load = &compressed.loads.0[number];
+            is_due(load.array(reader), load.stored.2, load.chunk)
+        }
+    };
+    if reads { entry.range.len() } else { 0 }
+}
+
+/// Where a frame is in a file that the device may read itself.
+struct FrameSource {
+    file: Arc<dyn StoredFile>,
+    from: u64,
 }
 
 /// Decides in which form the windows of a batch come.
@@ -244,7 +351,12 @@ struct Planner<'a> {
     /// Bytes of the batch as values.
     limit: usize,
     slot_bytes: usize,
+    page_cache: Option<&'a PageCache>,
+    /// The latest file, and whether the device may read it itself.
+    latest_file: Option<(Arc<dyn StoredFile>, bool)>,
     built: Compressed,
+    /// Of each entry.
+    sources: Vec<Option<FrameSource>>,
     /// End of the entries.
     end: usize,
     /// Number of chunks that are decoded.
@@ -281,7 +393,29 @@ impl Planner<'_> {
         } else if by_windows {
             self.load_ahead();
         }
-        (self.end + self.overhead() <= self.slot_bytes).then_some(self.built)
+        let fits = self.end + self.overhead() <= self.slot_bytes;
+        fits.then(|| {
+            self.lease();
+            self.built
+        })
+    }
+
+    /// Leases the parts of files that the device can read itself.
+    fn lease(&mut self) {
+        let Some(page_cache) = self.page_cache else { return };
+        let Compressed { entries, leases, .. } = &mut self.built;
+        let mut leasing = page_cache.leasing(leases);
+        for (entry, source) in entries.iter_mut().zip(&self.sources) {
+            let Some(FrameSource { file, from }) = source else { continue };
+            let span = *from..from + entry.range.len() as u64;
+            let leased = leasing.lease(file, &span);
+            entry.mapped = leased.map(|leased| Mapped {
+                leased,
+                from: *from,
+                block: AtomicU32::new(0),
+                is_gathered: AtomicBool::new(false),
+            });
+        }
     }
 
     /// Bytes that a batch takes besides its entries: tables, statuses, and the gaps between these.
@@ -291,9 +425,54 @@ impl Planner<'_> {
     }
 
     fn push(&mut self, content: Content, bytes: usize) {
-        let start = self.end.next_multiple_of(ALIGNMENT);
+        self.push_at(self.end.next_multiple_of(ALIGNMENT), content, bytes, None);
+    }
+
+    /// Adds a frame. If it follows the one before in a file that the device may read, it does so in the slot, too, so that both
+    /// are copied together.
+    fn push_frame(&mut self, content: Content, (stored, bytes): (Stored<'_>, u32)) {
+        let source = self
+            .may_map(stored.file)
+            .then(|| FrameSource { file: stored.file.clone(), from: stored.span.start });
+        let gap = match (&source, self.sources.last(), self.built.entries.last()) {
+            (Some(source), Some(Some(last)), Some(entry))
+                if Arc::ptr_eq(&source.file, &last.file) =>
+            {
+                let end = last.from + entry.range.len() as u64;
+                source.from.checked_sub(end).filter(|gap| *gap <= MAX_GAP)
+            }
+            _ => None,
+        };
+        let start = match gap {
+            Some(gap) => self.end + gap as usize,
+            None => self.end.next_multiple_of(ALIGNMENT),
+        };
+        self.push_at(start, content, bytes as usize, source);
+    }
+
+    /// Whether the device may read this file itself.
+    fn may_map(&mut self, file: &Arc<dyn StoredFile>) -> bool {
+        let Some(page_cache) = self.page_cache else { return false };
+        match &self.latest_file {
+            Some((latest, may_map)) if Arc::ptr_eq(latest, file) => *may_map,
+            _ => {
+                let may_map = page_cache.takes(file);
+                self.latest_file = Some((file.clone(), may_map));
+                may_map
+            }
+        }
+    }
+
+    fn push_at(
+        &mut self,
+        start: usize,
+        content: Content,
+        bytes: usize,
+        source: Option<FrameSource>,
+    ) {
         self.end = start + bytes;
-        self.built.entries.push(Entry { content, place: start..self.end });
+        self.built.entries.push(Entry { content, range: start..self.end, mapped: None });
+        self.sources.push(source);
         self.chunks += 1;
     }
 
@@ -303,10 +482,13 @@ impl Planner<'_> {
         let chosen =
             reader.decoder().bands_of(stored).is_some() || reader.new_ids.of(stored).is_some();
         let frames = if chosen || !self.sends_frames { None } else { frames(stored, reader, item) };
-        match frames.filter(|all| all.iter().map(|one| one.1).sum::<usize>() < bytes) {
+        let frame_bytes = |all: &Vec<(usize, (Stored<'_>, u32))>| {
+            all.iter().map(|(_, (_, bytes))| *bytes as usize).sum::<usize>()
+        };
+        match frames.filter(|all| frame_bytes(all) < bytes) {
             Some(frames) => frames
                 .into_iter()
-                .for_each(|(chunk, bytes)| self.push(Content::Chunk { at, chunk }, bytes)),
+                .for_each(|(chunk, frame)| self.push_frame(Content::Chunk { at, chunk }, frame)),
             None => {
                 i32::try_from(bytes + FRAME_HEADER).ok()?;
                 self.push(Content::Values(at), bytes + FRAME_HEADER);
@@ -374,16 +556,16 @@ impl Planner<'_> {
         chunks: &[usize],
         rest: usize,
     ) -> bool {
-        let sizes: Option<Vec<(usize, bool)>> =
-            chunks.iter().map(|chunk| self.load_bytes(region, stored, index, *chunk)).collect();
+        let sizes: Option<Vec<Loaded<'_>>> =
+            chunks.iter().map(|chunk| self.load_form(region, stored, index, *chunk)).collect();
         let Some(sizes) = sizes else { return false };
-        let bytes: usize = sizes.iter().map(|(bytes, _)| bytes + ALIGNMENT).sum();
+        let bytes: usize = sizes.iter().map(|form| form.bytes() + MAX_GAP as usize).sum();
         // The table's rows of these chunks and of the windows to come.
         let tables = 2 * chunks.len() * (CHUNK_BYTES + 2 * STATUS) + WINDOW_BYTES;
         if self.end + bytes + rest + self.overhead() + tables > self.slot_bytes {
             return false;
         }
-        for (chunk, (bytes, is_frame)) in chunks.iter().zip(sizes) {
+        for (chunk, form) in chunks.iter().zip(sizes) {
             if !region.schedule(cube.first + chunk) {
                 continue;
             }
@@ -392,31 +574,37 @@ impl Planner<'_> {
                 cube: cube.clone(),
                 stored: (stored.stack, stored.array, index),
                 chunk: *chunk,
-                is_frame,
+                is_frame: matches!(form, Loaded::Frame(..)),
             };
             self.built.loads.0.push(load);
-            self.push(Content::Load(self.built.loads.0.len() - 1), bytes);
+            let content = Content::Load(self.built.loads.0.len() - 1);
+            match form {
+                Loaded::Frame(stored, bytes) => self.push_frame(content, (stored, bytes)),
+                Loaded::Values(bytes) => self.push(content, bytes),
+            }
         }
         true
     }
 
-    /// Bytes of a chunk for the device's memory, and whether it comes as a frame.
-    fn load_bytes(
+    /// The form in which a chunk comes for the device's memory.
+    fn load_form<'s>(
         &self,
         region: &Region,
-        stored: ArrayRef<'_>,
+        stored: ArrayRef<'s>,
         index: usize,
         chunk: usize,
-    ) -> Option<(usize, bool)> {
+    ) -> Option<Loaded<'s>> {
         let changed = self.reader.new_ids.of(stored).is_some();
-        let frame = frame_bytes(stored, index, chunk).filter(|_| self.loads_frames && !changed);
+        let frame = frame(stored, index, chunk).filter(|_| self.loads_frames && !changed);
         let values = stored.chunks.chunk_bytes() + FRAME_HEADER;
         match frame {
-            Some(bytes) if region.kept() == Kept::Compressed || (bytes as usize) < values => {
-                Some((bytes as usize, true))
+            Some((stored, bytes))
+                if region.kept() == Kept::Compressed || (bytes as usize) < values =>
+            {
+                Some(Loaded::Frame(stored, bytes))
             }
             _ if region.kept() == Kept::Compressed => None,
-            _ => i32::try_from(values).ok().map(|_| (values, false)),
+            _ => i32::try_from(values).ok().map(|_| Loaded::Values(values)),
         }
     }
 
@@ -435,13 +623,34 @@ impl Planner<'_> {
     }
 }
 
+/// The form in which a chunk comes for the device's memory.
+enum Loaded<'a> {
+    /// Where it is stored, and the bytes of its frame.
+    Frame(Stored<'a>, u32),
+    /// Bytes of its values, with a header.
+    Values(usize),
+}
+
+impl Loaded<'_> {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Frame(_, bytes) => *bytes as usize,
+            Self::Values(bytes) => *bytes,
+        }
+    }
+}
+
 /// Bytes of an entry of values.
 fn value_bytes(sample_bytes: usize) -> usize {
     sample_bytes + FRAME_HEADER + ALIGNMENT + CHUNK_BYTES + 2 * STATUS
 }
 
-/// The chunks of a window, and the bytes of their frames; `None` if a device cannot decode all of them.
-fn frames(array: ArrayRef<'_>, reader: &Reader, item: Item) -> Option<Vec<(usize, usize)>> {
+/// The chunks of a window, where they are stored, and the bytes of their frames; `None` if a device cannot decode all of them.
+fn frames<'a>(
+    array: ArrayRef<'a>,
+    reader: &Reader,
+    item: Item,
+) -> Option<Vec<(usize, (Stored<'a>, u32))>> {
     let (shape, grid, codecs) = (array.shape(), array.grid(), array.chunks.meta().codecs);
     codecs.compression.filter(supports)?;
     let window = array.window(item.window);
@@ -452,7 +661,7 @@ fn frames(array: ArrayRef<'_>, reader: &Reader, item: Item) -> Option<Vec<(usize
     let columns = window.column_range();
     let chunks = grid.chunk_rows(&window.row_range());
     let chunks = chunks.flat_map(|down| grid.chunks_in(down, &columns));
-    chunks.map(|chunk| Some((chunk, frame_bytes(array, index, chunk)? as usize))).collect()
+    chunks.map(|chunk| Some((chunk, frame(array, index, chunk)?))).collect()
 }
 
 /// Fills a task's piece of the slot.
@@ -464,16 +673,18 @@ pub(super) fn gather(
     scratch: &mut Scratch,
 ) -> Vec<Failure> {
     let mut failures = Vec::new();
-    let begin = entries.first().map_or(0, |entry| entry.place.start);
+    let Some(compressed) = &plan.compressed else { return failures };
+    let begin = entries.first().map_or(0, |entry| entry.range.start);
     for entry in entries {
-        let out = &mut memory[entry.place.start - begin..entry.place.end - begin];
+        let out = &mut memory[entry.range.start - begin..entry.range.end - begin];
         match entry.content {
             Content::Chunk { at: At { array, position }, chunk } => {
                 let item = plan.items[position];
                 let copy = || {
                     let array = array_of(&reader.dataset, &reader.beside, item, array)?;
                     let index = reader.dataset.samples().index(item.sample);
-                    reader.decoder().frame(array, index, chunk, out, scratch)
+                    let take = &mut |frame: &[u8]| entry.take(frame, out, &compressed.leases);
+                    reader.decoder().frame(array, index, chunk, entry.range.len(), scratch, take)
                 };
                 let copied = catch_unwind(AssertUnwindSafe(copy)).unwrap_or_else(|_| {
                     let what = format!("a decoding thread panicked at sample {}", item.sample);
@@ -488,9 +699,9 @@ pub(super) fn gather(
                 failures.extend(fill(reader, plan, &[part], values, scratch));
             }
             Content::Load(number) => {
-                let Some(compressed) = &plan.compressed else { continue };
                 let load = &compressed.loads.0[number];
-                let mut read = || read_load(reader, load, out, scratch);
+                let mut read =
+                    || read_load(reader, load, (entry, &compressed.leases), out, scratch);
                 // If the chunk is damaged, windows of several samples may need it. The batch is then decoded on the CPU, which
                 // finds this out for each of them.
                 let done = catch_unwind(AssertUnwindSafe(&mut read));
@@ -504,10 +715,18 @@ pub(super) fn gather(
 }
 
 /// Reads a chunk for the device's memory.
-fn read_load(reader: &Reader, load: &Load, out: &mut [u8], scratch: &mut Scratch) -> Result<()> {
+fn read_load(
+    reader: &Reader,
+    load: &Load,
+    (entry, leases): (&Entry, &Leases),
+    out: &mut [u8],
+    scratch: &mut Scratch,
+) -> Result<()> {
     let (array, index) = (load.array(reader), load.stored.2);
     if load.is_frame {
-        return reader.decoder().frame(array, index, load.chunk, out, scratch);
+        let bytes = out.len();
+        let take = &mut |frame: &[u8]| entry.take(frame, out, leases);
+        return reader.decoder().frame(array, index, load.chunk, bytes, scratch, take);
     }
     let (header, values) = out.split_at_mut(FRAME_HEADER);
     header.copy_from_slice(&copied_frame(values.len() as u32));

@@ -9,21 +9,22 @@
 //! | decode | frames and values in the slot | the batch |
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::batch_plan::{BatchPlan, array_of};
-use super::compressed::{ALIGNMENT, At, Compressed, Content, Entry, STATUS};
+use super::compressed::{ALIGNMENT, At, Compressed, Content, Entry, MAX_GAP, STATUS};
 use super::reader::Reader;
 use crate::dataset::array::ArrayRef;
 use crate::decode::fill;
-use crate::device::decode::{
-    CHUNK_BYTES, Chunk, Decode, Gather, GatherWindow, WINDOW_BYTES, block_bytes,
-};
+use crate::device::decode::{CHUNK_BYTES, Chunk, Decode, Gather, GatherWindow, WINDOW_BYTES};
 use crate::device::resident::{Kept, Region};
 use crate::plan::Window;
 
 /// The most blocks of threads for each chunk.
 const MAX_SLOTS: u64 = 64;
+/// Parts of the slot with at most so many bytes between them are copied together.
+const SLOT_GAP: usize = 4096;
 /// A device may use at least this much scratch memory at a time.
 const MIN_SCRATCH: u64 = 64 << 20;
 
@@ -36,8 +37,12 @@ pub(crate) struct Decoding {
     pub chunks: usize,
     /// First byte of their statuses, which are 0.
     pub statuses: usize,
-    /// Bytes to copy to the device.
+    /// Bytes of the device's buffer that are copied there.
     pub bytes: usize,
+    /// The copies, which fill these bytes, except for gaps that nothing uses.
+    pub copies: Vec<LinkCopy>,
+    /// Bytes of frames that were gathered in the slot.
+    pub gathered_bytes: usize,
     /// Bytes of the batch's values.
     pub values: usize,
     /// Number of images that come from the device's memory.
@@ -46,6 +51,16 @@ pub(crate) struct Decoding {
     earlier: Vec<(Arc<Region>, usize)>,
     /// Chunks that this batch brings there.
     loads: Vec<(Arc<Region>, usize)>,
+}
+
+/// A copy to the device's buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LinkCopy {
+    /// Where in the buffer it belongs.
+    pub to: Range<usize>,
+    /// The address of its first byte in the map of a file, where it lies in one registered part. `None` if it is at the same
+    /// place of the slot as of the buffer.
+    pub map: Option<usize>,
 }
 
 /// A part of the device's work. Places are counted from the start of the slot.
@@ -90,7 +105,20 @@ impl Decoding {
     ) -> Self {
         let steps = vec![Step::Decode { decode, table, statuses, from: None, into: None }];
         let (earlier, loads) = (Vec::new(), Vec::new());
-        Self { steps, chunks, statuses, bytes, values, hits: 0, earlier, loads }
+        let copies = vec![LinkCopy { to: 0..bytes, map: None }];
+        let (hits, gathered_bytes) = (0, 0);
+        Self {
+            steps,
+            chunks,
+            statuses,
+            bytes,
+            copies,
+            gathered_bytes,
+            values,
+            hits,
+            earlier,
+            loads,
+        }
     }
 
     /// Where the statuses come back to, behind what is copied to the device.
@@ -193,13 +221,14 @@ impl<'a> Work<'a> {
         let same = |one: &Option<Arc<Region>>, other: Option<&Arc<Region>>| {
             one.as_ref().map(Arc::as_ptr) == other.map(Arc::as_ptr)
         };
-        let place = self.jobs.iter().position(|job| same(&job.from, from) && same(&job.into, into));
-        let place = place.unwrap_or_else(|| {
+        let number =
+            self.jobs.iter().position(|job| same(&job.from, from) && same(&job.into, into));
+        let number = number.unwrap_or_else(|| {
             let (from, into) = (from.cloned(), into.cloned());
             self.jobs.push(Job { from, into, chunks: Vec::new(), block: 0, slots: 1 });
             self.jobs.len() - 1
         });
-        let job = &mut self.jobs[place];
+        let job = &mut self.jobs[number];
         let (block, decoded) = (u64::from(block).max(1), u64::from(chunk.decoded_bytes()));
         job.slots = job.slots.max(decoded.div_ceil(block).min(MAX_SLOTS));
         if is_stored {
@@ -210,16 +239,17 @@ impl<'a> Work<'a> {
 
     /// Chunks for the device's memory.
     fn loads(&mut self, bytes: &[u8]) -> Option<()> {
-        for Entry { content, place } in &self.compressed.entries {
+        for entry in &self.compressed.entries {
+            let Entry { content, range, .. } = entry;
             let Content::Load(number) = *content else { continue };
             let load = &self.compressed.loads.0[number];
-            let block = block_bytes(bytes.get(place.clone())?);
+            let block = entry.block(bytes)?;
             load.region.set_block(load.number(), block);
             if load.region.kept() == Kept::Compressed {
                 continue;
             }
             let array = self.reader.dataset.array(load.stored.0, load.stored.1);
-            let frame = place.start as u64..place.end as u64;
+            let frame = range.start as u64..range.end as u64;
             let (shape, element) = (array.shape(), array.dtype().size());
             let whole = Window {
                 row: 0,
@@ -273,9 +303,10 @@ impl<'a> Work<'a> {
 
     /// Windows whose frames or values are in the slot.
     fn link(&mut self, bytes: &[u8]) -> Option<()> {
-        for Entry { content, place } in &self.compressed.entries {
-            let frame = place.start as u64..place.end as u64;
-            let block = block_bytes(bytes.get(place.clone())?);
+        for entry in &self.compressed.entries {
+            let Entry { content, range, .. } = entry;
+            let frame = range.start as u64..range.end as u64;
+            let block = entry.block(bytes)?;
             match *content {
                 Content::Load(_) => {}
                 Content::Values(at) => {
@@ -303,8 +334,9 @@ impl<'a> Work<'a> {
         let bands =
             bands.iter().map(|band| u32::try_from(*band).ok()).collect::<Option<Vec<_>>>()?;
         // Tables of chunks, tables of windows, the bands, the statuses.
-        let end = compressed.entries.iter().map(|entry| entry.place.end).max().unwrap_or(0);
-        let mut table = end.next_multiple_of(ALIGNMENT);
+        let end = compressed.entries.iter().map(|entry| entry.range.end).max().unwrap_or(0);
+        let tables = end.next_multiple_of(ALIGNMENT);
+        let mut table = tables;
         let chunks: usize = jobs.iter().map(|job| job.chunks.len()).sum();
         let windows: usize = gathers.iter().map(|(_, windows)| windows.len()).sum();
         let window_table = (table + chunks * CHUNK_BYTES).next_multiple_of(ALIGNMENT);
@@ -314,13 +346,13 @@ impl<'a> Work<'a> {
         let (frames, mut tail) = bytes.split_at_mut_checked(table)?;
         tail = tail.get_mut(..total.checked_sub(table)? + chunks * STATUS)?;
         tail.fill(0);
-        let at = |place: usize| place - frames.len();
+        let at = |byte: usize| byte - frames.len();
         let mut steps = Vec::new();
         for load in compressed.entries.iter() {
             let Content::Load(number) = load.content else { continue };
             let one = &compressed.loads.0[number];
             if let Some((to, len)) = one.cube.frames.get(one.chunk) {
-                let (from, bytes) = (load.place.start, load.place.len());
+                let (from, bytes) = (load.range.start, load.range.len());
                 // The place was reserved for a frame of this length.
                 (bytes == *len as usize).then_some(())?;
                 steps.push(Step::Move { from, bytes, into: one.region.clone(), to: *to });
@@ -366,15 +398,83 @@ impl<'a> Work<'a> {
             steps.push(Step::Gather { gather, table: begin, bands: band_list, from: region });
         }
         for (number, band) in bands.iter().enumerate() {
-            let place = at(band_list + 4 * number);
-            tail[place..place + 4].copy_from_slice(&band.to_le_bytes());
+            let start = at(band_list + 4 * number);
+            tail[start..start + 4].copy_from_slice(&band.to_le_bytes());
         }
         let loads: Vec<(Arc<Region>, usize)> =
             compressed.loads.0.iter().map(|load| (load.region.clone(), load.number())).collect();
         let hits = compressed.windows.iter().filter(|window| window.at.array == 0).count();
         let earlier = earlier(reader, plan, compressed)?;
-        Some(Decoding { steps, chunks, statuses, bytes: total, values, hits, earlier, loads })
+        let copies = copies(compressed, tables..total)?;
+        let is_gathered =
+            |entry: &&Entry| entry.mapped().is_none() && entry.is_frame(&compressed.loads);
+        let gathered = compressed.entries.iter().filter(is_gathered);
+        let gathered_bytes = gathered.map(|entry| entry.range.len()).sum();
+        Some(Decoding {
+            steps,
+            chunks,
+            statuses,
+            bytes: total,
+            copies,
+            gathered_bytes,
+            values,
+            hits,
+            earlier,
+            loads,
+        })
     }
+}
+
+/// The copies of a batch whose tables are at this place of the slot.
+fn copies(compressed: &Compressed, tables: Range<usize>) -> Option<Vec<LinkCopy>> {
+    let mut copies: Vec<LinkCopy> = Vec::new();
+    let from_slot = |copies: &mut Vec<LinkCopy>, range: Range<usize>| match copies.last_mut() {
+        Some(LinkCopy { to, map: None }) if range.start - to.end <= SLOT_GAP => to.end = range.end,
+        _ => copies.push(LinkCopy { to: range, map: None }),
+    };
+    // The file, and the place in it, at which the latest copy ends.
+    let mut latest: Option<(*const u8, u64)> = None;
+    for entry in &compressed.entries {
+        let range = entry.range.clone();
+        let Some((leased, from)) = entry.mapped() else {
+            from_slot(&mut copies, range);
+            latest = None;
+            continue;
+        };
+        let map = compressed.leases.map(leased)?.bytes();
+        // Bytes between two frames are copied as well if they are the same in the file and in the slot.
+        let gap = latest.zip(copies.last()).and_then(|((file, end), copy)| {
+            let gap = range.start - copy.to.end;
+            (file == map.as_ptr() && from.checked_sub(end) == Some(gap as u64)).then_some(gap)
+        });
+        let gap = gap.filter(|gap| *gap as u64 <= MAX_GAP);
+        let (mut at, mut to) = match gap {
+            Some(gap) => (from - gap as u64, range.start - gap),
+            None => (from, range.start),
+        };
+        let end = from + range.len() as u64;
+        latest = Some((map.as_ptr(), end));
+        let mut joins = gap.is_some();
+        // A copy lies within one registered part.
+        while at < end {
+            let part = compressed.leases.piece_bytes();
+            let next = (at / part + 1).saturating_mul(part).min(end);
+            let bytes = (next - at) as usize;
+            match copies.last_mut() {
+                Some(copy) if joins && at % part != 0 => copy.to.end = to + bytes,
+                _ => {
+                    let address = map.as_ptr().expose_provenance() + at as usize;
+                    copies.push(LinkCopy { to: to..to + bytes, map: Some(address) });
+                }
+            }
+            joins = false;
+            (at, to) = (next, to + bytes);
+        }
+    }
+    if !tables.is_empty() {
+        from_slot(&mut copies, tables);
+    }
+    Some(copies)
 }
 
 /// The chunks that windows need, and that are not there yet, except for those that the batch brings itself.

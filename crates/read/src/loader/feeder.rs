@@ -7,7 +7,7 @@ use std::time::Instant;
 use hsipack_store::remote::is_url;
 
 use super::batch_plan::{BatchPlan, Part, array_of, lay_out};
-use super::compressed;
+use super::compressed::{self, Compressed};
 use super::labelled::LabelledMasks;
 use super::load_times::LoadTime;
 use super::local_plan::LocalPlan;
@@ -210,14 +210,18 @@ impl<'a> Feeder<'a> {
         let reader = dataset.reader;
         if plan.error.is_none() {
             let slot_bytes = self.shared.ring.slot_bytes();
-            compressed::plan(reader, plan, pieces, (slot_bytes, self.shared.compressed));
+            let page_cache = self.shared.page_cache.as_ref();
+            let decodes = self.shared.compressed;
+            compressed::plan(reader, plan, pieces, (slot_bytes, decodes), page_cache);
         }
         self.items.clear();
         self.parts.clear();
         self.ahead.clear();
         if plan.error.is_some() {
             pieces.clear();
-        } else if !reader.keeps_all() {
+        } else if !reader.keeps_all()
+            && !plan.compressed.as_ref().is_some_and(Compressed::is_mapped)
+        {
             self.items.extend_from_slice(&plan.items);
             self.parts.extend_from_slice(plan.parts());
             self.ahead.extend_from_slice(&plan.ahead);

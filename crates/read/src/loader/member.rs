@@ -7,12 +7,13 @@ use hsipack_format::{CubeShape, Opt, Ratio, remedy};
 use hsipack_store::dataset::ChunkArray;
 
 use super::batch_plan::{lay_out, place};
-use super::cache_choice::{CacheChoice, Chosen, needed_bytes};
+use super::cache_choice::{CacheChoice, Chosen, needed_bytes, ranks_here, stored_bytes};
 use super::new_ids::IdTables;
 use super::options::{LoaderOptions, ShuffleWindow};
 use super::workload::Workload;
 use crate::dataset::Dataset;
 use crate::decode::Decoder;
+use crate::device::page_cache::Demand;
 use crate::device::resident::Residents;
 use crate::plan::{Crop, Order, Plan, PlanOptions, PlanSample, Share, State};
 use crate::{Error, Result};
@@ -180,6 +181,19 @@ impl Member {
         let beside = self.beside();
         let beside = beside.iter().map(|name| place(&self.dataset, stack, name));
         std::iter::once(Ok(0)).chain(beside).collect()
+    }
+
+    /// Amounts that it reads from files, for a device that reads them in the system's page cache.
+    ///
+    /// # Errors
+    /// If a stack lacks an array that is read.
+    pub(crate) fn demand(&self) -> Result<Demand> {
+        let stored_bytes = stored_bytes(&self.dataset, &self.plan, &self.beside())?;
+        let samples = self.plan.samples().len() as u64;
+        let is_read_once = self.plan.options().crop == Crop::Whole;
+        let sample_bytes = is_read_once.then(|| stored_bytes / samples.max(1));
+        let ranks = ranks_here().min(self.options.share.world_size as u64);
+        Ok(Demand { stored_bytes, sample_bytes, ranks })
     }
 
     /// Whether values are changed on the way to batches.

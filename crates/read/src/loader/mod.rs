@@ -60,7 +60,7 @@ use std::time::{Duration, Instant};
 pub use batch::{ArrayView, Batch};
 pub(crate) use batch_plan::BatchArray;
 pub use cache_choice::{CacheChoice, Shuffled, shuffle_window_bytes};
-pub(crate) use device_work::{Decoding, Step};
+pub(crate) use device_work::{Decoding, LinkCopy, Step};
 pub use member::Member;
 pub use options::{DecodePlace, LoaderOptions, OnDamage, ShuffleWindow};
 pub use prepared::PreparedLoader;

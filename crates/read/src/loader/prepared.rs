@@ -12,6 +12,7 @@ use super::options::LoaderOptions;
 use super::workload::Workload;
 use crate::cache::CacheKind;
 use crate::dataset::Dataset;
+use crate::device::page_cache::PageCache;
 use crate::device::resident::Residents;
 use crate::plan::{JoinedPlan, Plan, Share, State, lengths, seed_of};
 use crate::{Error, Result};
@@ -40,6 +41,8 @@ pub struct PreparedLoader {
     pub(super) begin: State,
     /// Whether batches may hold compressed chunks, because a device decodes them.
     pub(super) compressed: bool,
+    /// Frames that this device reads in the system's page cache.
+    pub(super) page_cache: Option<PageCache>,
 }
 
 impl PreparedLoader {
@@ -100,7 +103,8 @@ impl PreparedLoader {
             _ => members_of(datasets, &first, weights)?,
         };
         let begin = State::new(members[0].plan(), "", 0);
-        let prepared = Self { members, seed: first.plan.seed, begin, compressed: false };
+        let seed = first.plan.seed;
+        let prepared = Self { members, seed, begin, compressed: false, page_cache: None };
         prepared.chosen_again()
     }
 
@@ -151,6 +155,11 @@ impl PreparedLoader {
     /// The same loader, whose batches may hold compressed chunks, because a device decodes them.
     pub(crate) fn for_decoding(self) -> Self {
         Self { compressed: true, ..self }
+    }
+
+    /// The same loader, whose device reads frames in the system's page cache.
+    pub(crate) fn with_page_cache(self, page_cache: PageCache) -> Self {
+        Self { page_cache: Some(page_cache), ..self }
     }
 
     /// The same loader, which keeps these samples of each dataset in the memory of a device.

@@ -12,6 +12,7 @@ use super::stats::{Counters, Statistics};
 use super::times::Record;
 use crate::Result;
 use crate::cache::CacheTimes;
+use crate::device::page_cache::PageCache;
 use crate::plan::{JoinedPlan, Segment, State};
 use crate::ring::Ring;
 use crate::ring::memory::MemoryOptions;
@@ -27,6 +28,8 @@ pub(crate) struct Shared {
     pub counters: Counters,
     /// Whether batches may hold compressed chunks, because a device decodes them.
     pub compressed: bool,
+    /// Frames that the device reads in the system's page cache.
+    pub page_cache: Option<PageCache>,
     /// Bytes of the largest batch. Slots of the ring may have more.
     pub batch_bytes: usize,
     start: Mutex<Start>,
@@ -61,7 +64,7 @@ impl Shared {
     ) -> Result<Self> {
         let plan = prepared.joined_plan();
         let batch_bytes = prepared.batch_bytes().next_multiple_of(4096);
-        let PreparedLoader { members, seed, compressed, .. } = prepared;
+        let PreparedLoader { members, seed, compressed, page_cache, .. } = prepared;
         Ok(Self {
             readers: members.into_iter().map(reader).collect::<Result<_>>()?,
             plan,
@@ -69,6 +72,7 @@ impl Shared {
             ring: ring.into(),
             counters: Counters::new(),
             compressed,
+            page_cache,
             batch_bytes,
             start: Mutex::default(),
         })
@@ -134,6 +138,7 @@ impl Shared {
             given_away: 0,
             copied: 0,
             link_bytes: 0,
+            page_cache_bytes: 0,
             device_decoded: 0,
             device_cache_hits: 0,
             loader,

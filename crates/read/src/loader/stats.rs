@@ -186,6 +186,9 @@ pub struct Statistics {
     /// With a device: bytes copied to it.
     #[serde(default)]
     pub link_bytes: u64,
+    /// Those of them that the device read in the system's page cache, without a copy on the host.
+    #[serde(default)]
+    pub page_cache_bytes: u64,
     /// Batches that the device decoded.
     #[serde(default)]
     pub device_decoded: u64,

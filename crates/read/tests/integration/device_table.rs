@@ -10,8 +10,8 @@ use hsipack_read::augment::array::Stream;
 use hsipack_read::plan::{Crop, Order, Pad, Patches, Share, State, Windows};
 use hsipack_read::{
     CacheKind, Class, Dataset, DecodePlace, Device, DeviceCache, DeviceLoader, DeviceOptions,
-    ElementType, Host, Loader, LoaderOptions, NewIds, OnDamage, OpenOptions, PreparedDeviceLoader,
-    PreparedLoader, ShuffleWindow, Verify,
+    ElementType, Host, Loader, LoaderOptions, NewIds, OnDamage, OpenOptions, PageCacheBounds,
+    PreparedDeviceLoader, PreparedLoader, ShuffleWindow, Verify,
 };
 use hsipack_testing::{FakeDriver, skipped};
 use serde_json::json;
@@ -176,6 +176,10 @@ impl Case {
         if device.device_cache != DeviceCache::None {
             device.device_cache_bytes = pick(&mut random, &[0, 0, 30_000, 60_000]);
         }
+        // Files are registered in one piece each, in pieces of a page, or only a few of them.
+        let pieces = [(0, 32 << 20), (0, 4096), (24_000, 4096), (1, 4096)];
+        let (bytes, piece_bytes) = pieces[(number / 3 % 4) as usize];
+        device.page_cache = PageCacheBounds { bytes, piece_bytes };
         let is_mix = joins && random.below(2) == 0;
         options.plan.is_mix = is_mix;
         let weights = is_mix.then(|| vec![1.0, 2.0, 1.0]);
@@ -260,6 +264,7 @@ struct Figures {
     failed: u64,
     decoded: u64,
     hits: u64,
+    straight: u64,
 }
 
 impl Figures {
@@ -267,6 +272,7 @@ impl Figures {
         let statistics = loader.statistics();
         self.decoded += statistics.device_decoded;
         self.hits += statistics.device_cache_hits;
+        self.straight += u64::from(statistics.page_cache_bytes > 0);
     }
 }
 
@@ -288,10 +294,12 @@ fn combinations() {
         with_hits += u64::from(one.hits > 0);
         figures.decoded += one.decoded;
         figures.hits += one.hits;
+        figures.straight += one.straight;
         figures.batches += one.batches;
     }
     println!("{figures:?}, hits in {with_hits} cases");
     assert!(figures.decoded > 150 && figures.hits > 1000 && with_hits > 60, "{figures:?}");
+    assert!(figures.straight > 20, "{figures:?}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod images;
 mod joined;
 mod loading;
 mod local_cache;
+mod page_cache;
 mod prefetch;
 mod remote;
 mod replay;

@@ -45,7 +45,11 @@ impl FileMapper {
             let bytes = path.metadata().map_or(0, |meta| meta.len());
             explained(error, memory::exceeds_address_space(bytes))
         })?;
-        Ok(Arc::new(MappedFile { map, path: path.into(), prefetcher: self.0.clone() }))
+        Ok(Arc::new(MappedFile {
+            map: Arc::new(map),
+            path: path.into(),
+            prefetcher: self.0.clone(),
+        }))
     }
 }
 
@@ -66,7 +70,7 @@ fn explained(error: Error, full: bool) -> Error {
 
 #[derive(Debug)]
 struct MappedFile {
-    map: Mapping,
+    map: Arc<Mapping>,
     path: Arc<Path>,
     prefetcher: Arc<PagePrefetcher>,
 }
@@ -98,6 +102,10 @@ impl StoredFile for MappedFile {
 
     fn release(&self) {
         self.map.release();
+    }
+
+    fn mapping(&self) -> Option<&Arc<Mapping>> {
+        Some(&self.map)
     }
 }
 

@@ -5,12 +5,13 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use hsipack_format::{Error, Opt, Result, remedy};
 
 use super::buffer::ReadBuffer;
 use crate::bounded_read;
+use crate::mapping::Mapping;
 
 /// An open file that several threads may read at the same time.
 pub trait StoredFile: Debug + Send + Sync {
@@ -71,6 +72,11 @@ pub trait StoredFile: Debug + Send + Sync {
 
     /// Releases the file's pages in the system's cache, so that the system can drop them on request.
     fn release(&self) {}
+
+    /// The map of the whole file, if its bytes are read from one. It keeps the bytes mapped even if the file is closed.
+    fn mapping(&self) -> Option<&Arc<Mapping>> {
+        None
+    }
 }
 
 /// How close spans must be to be requested as one.

@@ -203,6 +203,8 @@ impl Arguments {
 pub const STREAM_NON_BLOCKING: c_uint = 1;
 /// Flag of host memory that is registered for all contexts.
 pub const REGISTER_PORTABLE: c_uint = 1;
+/// `CU_MEMHOSTREGISTER_READ_ONLY`.
+pub const REGISTER_READ_ONLY: c_uint = 8;
 /// The default stream, like null.
 pub const STREAM_LEGACY: CUstream = 1;
 /// The default stream of the calling thread.

@@ -13,7 +13,7 @@ use crate::calls::{How, Order};
 use crate::driver::{FUNCTIONS, WORLD};
 use crate::host::Stretch;
 use crate::state::{Caller, State};
-use crate::world::thread;
+use crate::world::{nanoseconds_in_calls, thread};
 
 /// Number of faults.
 #[unsafe(no_mangle)]
@@ -35,6 +35,12 @@ extern "C" fn fake_cuda_fault(index: usize, text: Out<c_char>, room: usize) -> u
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_calls(function: TextIn) -> u64 {
     WORLD.lock("fake_cuda_calls").calls.made(&function.text())
+}
+
+/// Nanoseconds of processor time that the program's threads spent in calls of the driver, without waiting.
+#[unsafe(no_mangle)]
+extern "C" fn fake_cuda_nanoseconds() -> u64 {
+    nanoseconds_in_calls()
 }
 
 /// Queues a consumer's work on a stream: it reads device memory and compares it with `want`, which is copied. `what` is

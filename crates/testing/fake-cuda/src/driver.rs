@@ -291,6 +291,8 @@ impl State {
             16 | 19 | 41 => 1,
             // CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, HOST_REGISTER_SUPPORTED, MEMORY_POOLS_SUPPORTED
             91 | 99 | 115 => 1,
+            // READ_ONLY_HOST_REGISTER_SUPPORTED
+            113 => c_int::from(self.settings.read_only),
             // PCI_BUS_ID
             33 => pci_bus(device),
             // ASYNC_ENGINE_COUNT

@@ -28,6 +28,8 @@ pub enum Kind {
     NoContext,
     /// Device memory outside an allocation.
     OutsideAllocation,
+    /// Private memory is registered as read-only: the driver then hangs.
+    PrivateMemory,
     /// A wait that never ends.
     Stuck,
     /// Two operations on the same memory whose order no event determines.

@@ -20,13 +20,15 @@ pub struct Stretch {
     pub bytes: usize,
 }
 
-#[derive(Clone, Copy)]
 pub struct Registration {
     pub memory: Stretch,
     pub context: usize,
     pub flags: u32,
     /// Whether it is registered for all contexts.
     pub portable: bool,
+    /// The bytes of memory that is registered as read-only. The device pins its pages, so a file that becomes shorter changes
+    /// nothing there.
+    pub pinned: Option<Vec<u8>>,
 }
 
 /// A copy that is queued, or not yet seen done by the host.
@@ -67,6 +69,35 @@ impl Stretch {
         let mut pages = vec![0; bytes.div_ceil(page)];
         // SAFETY: there is one byte for each page; the pages themselves are not touched, and need not exist.
         unsafe { libc::mincore(first as *mut _, bytes, pages.as_mut_ptr()) == 0 }
+    }
+
+    /// The access rights of the maps that it lies in, as of `/proc/self/maps`: `r--s`. `None` if a part is not mapped.
+    pub fn rights(&self) -> Option<Vec<String>> {
+        let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+        let (mut at, mut rights) = (self.start, Vec::new());
+        for line in maps.lines() {
+            let (range, fields) = line.split_once(' ')?;
+            let (start, end) = range.split_once('-')?;
+            let number = |text| usize::from_str_radix(text, 16).ok();
+            if (number(start)?..number(end)?).contains(&at) {
+                rights.push(fields.get(..4)?.to_owned());
+                at = number(end)?;
+            }
+            if at >= self.end() {
+                return Some(rights);
+            }
+        }
+        None
+    }
+
+    /// Whether the system can read all of its pages, without reading them here: it does not raise a signal.
+    pub fn is_readable(&self) -> bool {
+        // SAFETY: only asks for a number.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let first = self.start / page * page;
+        let bytes = (self.end() - first).next_multiple_of(page);
+        // SAFETY: populates pages that are mapped, or fails; their contents stay as they are.
+        unsafe { libc::madvise(first as *mut _, bytes, libc::MADV_POPULATE_READ) == 0 }
     }
 
     /// Copies the memory to `to`.
@@ -116,12 +147,30 @@ impl HostMemory {
         }
     }
 
-    /// Registers memory, unless a part of it is already registered.
-    pub fn register(&mut self, registration: Registration) -> bool {
-        let taken = |existing: &Registration| existing.memory.overlaps(&registration.memory);
-        let free = !self.registered.iter().any(taken);
-        self.registered.extend(free.then_some(registration));
-        free
+    /// Whether a part of this memory is registered.
+    pub fn is_taken(&self, memory: Stretch) -> bool {
+        self.registered.iter().any(|existing| existing.memory.overlaps(&memory))
+    }
+
+    /// Registers memory of which no part is registered.
+    pub fn register(&mut self, registration: Registration) {
+        self.registered.push(registration);
+    }
+
+    /// The bytes that a device reads there.
+    pub fn bytes(&self, memory: Stretch) -> Vec<u8> {
+        let pinned = self.registered.iter().find_map(|registration| {
+            let first = memory.start.checked_sub(registration.memory.start)?;
+            registration.pinned.as_ref()?.get(first..first + memory.bytes)
+        });
+        pinned.map_or_else(|| memory.bytes(), <[u8]>::to_vec)
+    }
+
+    /// Whether a device may only read this memory.
+    pub fn is_read_only(&self, memory: Stretch) -> bool {
+        self.registered.iter().any(|registration| {
+            registration.pinned.is_some() && registration.memory.overlaps(&memory)
+        })
     }
 
     /// Removes the registration that starts at this address.
@@ -146,7 +195,7 @@ impl HostMemory {
 
     /// Records that a copy reads or writes memory.
     pub fn note_use(&mut self, memory: Stretch, stamp: Stamp, reads: bool) {
-        let hash = reads.then(|| hash(&memory.bytes()));
+        let hash = reads.then(|| hash(&self.bytes(memory)));
         self.uses.push(Use { memory, stamp, hash });
     }
 
@@ -169,7 +218,7 @@ impl HostMemory {
         let done: Vec<Use> =
             self.uses.extract_if(.., |access| clock.covers(access.stamp)).collect();
         let changed = |access: &Use| {
-            let now = || access.memory.is_mapped().then(|| hash(&access.memory.bytes()));
+            let now = || access.memory.is_mapped().then(|| hash(&self.bytes(access.memory)));
             access.hash.is_some() && now() != access.hash
         };
         done.iter().filter(|access| changed(access)).map(|access| access.memory).collect()

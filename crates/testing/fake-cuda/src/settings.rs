@@ -23,6 +23,10 @@ pub struct Settings {
     pub version: i32,
     /// `FAKE_CUDA_PATIENCE`: seconds until a wait counts as stuck; 30.
     pub patience: Duration,
+    /// `FAKE_CUDA_READ_ONLY`: whether read-only memory can be registered, 0 or 1; 1.
+    pub read_only: bool,
+    /// `FAKE_CUDA_PROMPT`: whether calls and work have no delays, for measuring, 0 or 1; 0.
+    pub prompt: bool,
     /// `FAKE_CUDA_FAIL`: calls that fail, such as `cuMemAlloc_v2:3:CUDA_ERROR_OUT_OF_MEMORY,cuEventRecord:9:lost`.
     pub fail: Vec<Order>,
 }
@@ -41,6 +45,8 @@ impl Settings {
             memory: variable("FAKE_CUDA_MEMORY", 1 << 30),
             version: variable("FAKE_CUDA_VERSION", 12080),
             patience: Duration::from_secs(variable("FAKE_CUDA_PATIENCE", 30)),
+            read_only: variable("FAKE_CUDA_READ_ONLY", 1) != 0,
+            prompt: variable("FAKE_CUDA_PROMPT", 0) != 0,
             fail: orders
                 .map(|order| Order::parse(order, functions))
                 .map(|order| order.unwrap_or_else(|why| panic!("FAKE_CUDA_FAIL: {why}")))

@@ -1,7 +1,7 @@
 //! The entry points of all calls, the work of the device, waiting.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,37 @@ impl Waits for Vec<Point> {
     }
 }
 
+/// Nanoseconds of processor time that the program's threads spent in calls.
+static IN_CALLS: AtomicU64 = AtomicU64::new(0);
+
+/// Nanoseconds of processor time that the program's threads spent in calls of the stand-in.
+pub fn nanoseconds_in_calls() -> u64 {
+    IN_CALLS.load(Ordering::Relaxed)
+}
+
+/// Counts the processor time of a call until it is dropped.
+struct CallClock(u64);
+
+impl CallClock {
+    fn start() -> Self {
+        Self(thread_nanoseconds())
+    }
+}
+
+impl Drop for CallClock {
+    fn drop(&mut self) {
+        IN_CALLS.fetch_add(thread_nanoseconds().saturating_sub(self.0), Ordering::Relaxed);
+    }
+}
+
+/// Processor time of the calling thread.
+fn thread_nanoseconds() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time is written to a local variable.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 fn sleep(time: Duration) {
     if !time.is_zero() {
         std::thread::sleep(time);
@@ -94,7 +125,7 @@ impl World {
                 state.faults.during = NAME;
                 continue;
             };
-            let delay = state.dice.delay();
+            let delay = if state.settings.prompt { Duration::ZERO } else { state.dice.delay() };
             drop(state);
             sleep(delay);
             state = self.lock(NAME);
@@ -160,6 +191,7 @@ impl World {
         if exit::is_forked(name) {
             return CUDA_ERROR_NOT_INITIALIZED;
         }
+        let _clock = CallClock::start();
         let mut state = self.lock(name);
         let refusal = refusal(&mut state, name, door);
         if let Some(refusal) = refusal
@@ -167,7 +199,7 @@ impl World {
         {
             return refusal;
         }
-        let pause = state.dice.pause();
+        let pause = if state.settings.prompt { Duration::ZERO } else { state.dice.pause() };
         let result = call(&mut state);
         self.changed.notify_all();
         let result = result.and_then(|waits| self.wait(state, name, &waits.points()));

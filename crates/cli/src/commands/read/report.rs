@@ -184,8 +184,16 @@ impl Report {
     }
 
     fn print_transfer(&self) {
-        let Some(DeviceReport { device, copies, decode, device_cache: cache, notes, .. }) =
-            &self.transfer
+        let Some(DeviceReport {
+            device,
+            copies,
+            decode,
+            chunks,
+            registered_bytes,
+            device_cache: cache,
+            notes,
+            ..
+        }) = &self.transfer
         else {
             return;
         };
@@ -198,6 +206,24 @@ impl Report {
                 "{link} copied to {device} ({copies}), {decoded} batches decoded there ({decode})"
             ),
         );
+        let straight = bytes(self.statistics.page_cache_bytes);
+        let registered = bytes(*registered_bytes);
+        match *chunks {
+            "page cache" => line(
+                "chunks",
+                format!(
+                    "{straight} straight from the page cache, {registered} of files registered"
+                ),
+            ),
+            "both" => line(
+                "chunks",
+                format!(
+                    "{straight} straight from the page cache, {registered} of files registered; others gathered"
+                ),
+            ),
+            "gathered" => line("chunks", "gathered in host memory"),
+            _ => {}
+        }
         let kept = match cache.kind {
             "none" => format!("none: {}", cache.why),
             kind => format!(

@@ -34,4 +34,4 @@ mod residents;
 pub(crate) use choice::Kept;
 pub(crate) use region::Region;
 pub use residents::ResidentReport;
-pub(crate) use residents::{Cube, Request, Residents, frame_bytes, key};
+pub(crate) use residents::{Cube, Request, Residents, frame, key};

@@ -13,7 +13,7 @@ use super::region::Region;
 use super::registry::{self, Cubes, Owner};
 use crate::Result;
 use crate::dataset::Dataset;
-use crate::dataset::array::ArrayRef;
+use crate::dataset::array::{ArrayRef, Stored};
 use crate::device::backend::{Backend, DeviceMemory};
 use crate::device::decode::{FRAME_HEADER, supports};
 use crate::device::options::DeviceCache;
@@ -390,14 +390,25 @@ fn padded(bytes: u32) -> u64 {
 }
 
 /// Bytes of the frame of a chunk that a device can decode.
-pub(crate) fn frame_bytes(array: ArrayRef<'_>, index: usize, chunk: usize) -> Option<u32> {
+fn frame_bytes(array: ArrayRef<'_>, index: usize, chunk: usize) -> Option<u32> {
+    frame(array, index, chunk).map(|(_, bytes)| bytes)
+}
+
+/// Where a chunk is stored, and the bytes of its frame, if a device can decode it.
+pub(crate) fn frame<'a>(
+    array: ArrayRef<'a>,
+    index: usize,
+    chunk: usize,
+) -> Option<(Stored<'a>, u32)> {
     let codecs = array.chunks.meta().codecs;
     let codec = codecs.compression.filter(supports)?;
     if usize::from(codec.typesize) != array.dtype().size() {
         return None;
     }
-    let span = array.locate(index, chunk).ok()??.span;
+    let stored = array.locate(index, chunk).ok()??;
+    let span = &stored.span;
     let checksum = if codecs.checksum { size_of::<u32>() as u64 } else { 0 };
     let bytes = (span.end - span.start).checked_sub(checksum)?;
-    u32::try_from(bytes).ok().filter(|bytes| *bytes as usize > FRAME_HEADER)
+    let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes as usize > FRAME_HEADER)?;
+    Some((stored, bytes))
 }

@@ -2,9 +2,9 @@
 
 use crate::abi::CUresult::{
     CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED,
-    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY,
+    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY,
 };
-use crate::abi::{CUdeviceptr, REGISTER_PORTABLE, Result};
+use crate::abi::{CUdeviceptr, REGISTER_PORTABLE, REGISTER_READ_ONLY, Result};
 use crate::faults::Kind;
 use crate::host::{Registered, Registration, Stretch, hash};
 use crate::memory::DeviceRange;
@@ -87,13 +87,43 @@ impl State {
         if memory.start == 0 || memory.bytes == 0 {
             return Err(self.bad_argument("no host memory"));
         }
-        let portable = flags & REGISTER_PORTABLE != 0;
-        if !self.host.register(Registration { memory, context, flags, portable }) {
+        if self.host.is_taken(memory) {
             let what = format!("some of {} was registered before", shown(memory));
             let result = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
             return Err(self.wrong(Kind::BadArgument, result, what));
         }
+        let portable = flags & REGISTER_PORTABLE != 0;
+        let pinned = match flags & REGISTER_READ_ONLY {
+            0 => None,
+            _ => Some(self.pinned(memory)?),
+        };
+        let is_writable = || {
+            let rights = memory.rights();
+            rights.is_some_and(|rights| rights.iter().all(|rights| rights.starts_with("rw")))
+        };
+        if pinned.is_none() && !is_writable() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        self.host.register(Registration { memory, context, flags, portable, pinned });
         Ok(())
+    }
+
+    /// The bytes of memory that is about to be registered as read-only.
+    fn pinned(&mut self, memory: Stretch) -> Result<Vec<u8>> {
+        if !self.settings.read_only {
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
+        let rights = memory.rights().ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        if rights.iter().any(|rights| rights.ends_with('p')) {
+            let what =
+                format!("{} is private, and registering it as read-only hangs", shown(memory));
+            return Err(self.wrong(Kind::PrivateMemory, CUDA_ERROR_INVALID_VALUE, what));
+        }
+        // The driver fails like this for pages of a file that has become shorter.
+        if !memory.is_readable() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        Ok(memory.bytes())
     }
 
     /// Unregisters host memory; no copy may still use it.
@@ -152,6 +182,10 @@ impl State {
         }
         let from = self.place_for(from, to.bytes, stream)?;
         let registered = self.is_registered(stream, to, at_once)?;
+        if self.host.is_read_only(to) {
+            let what = format!("{} is registered as read-only", shown(to));
+            return Err(self.wrong(Kind::BadArgument, CUDA_ERROR_INVALID_VALUE, what));
+        }
         to.write(&vec![NOT_COPIED_YET; to.bytes]);
         let point = self.queue(stream, &[], Work::ToHost { from });
         self.host.note_use(to, point.stamp, false);
@@ -278,7 +312,7 @@ impl State {
 
     fn perform_to_device(&mut self, stamp: Stamp, to: DeviceRange) {
         let Some((memory, want)) = self.used_by(stamp) else { return };
-        let bytes = memory.bytes();
+        let bytes = self.host.bytes(memory);
         if Some(hash(&bytes)) != want {
             self.note_changed(memory);
         }

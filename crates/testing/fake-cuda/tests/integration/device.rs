@@ -1,6 +1,9 @@
 //! The driver, called through the bindings of `cudarc`.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
 use std::ptr;
 
 use cudarc::driver::sys::{self, CUcontext, CUdeviceptr, CUevent, CUstream};
@@ -101,4 +104,36 @@ pub fn read(stream: CUstream, address: CUdeviceptr, want: &[u8]) {
 /// Queues a write by a consumer.
 pub fn write(stream: CUstream, address: CUdeviceptr, bytes: usize, value: u8) {
     fake().write(stream as usize, address, bytes, value);
+}
+
+/// A shared, read-only map of a file.
+pub struct Mapped {
+    pub file: File,
+    start: *mut c_void,
+    bytes: usize,
+}
+
+impl Mapped {
+    pub fn of(content: &[u8]) -> Self {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(content).unwrap();
+        let (bytes, descriptor) = (content.len(), file.as_raw_fd());
+        // SAFETY: a new map, at an address that the system chooses.
+        let start = unsafe {
+            libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, descriptor, 0)
+        };
+        assert!(start != libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+        Self { file, start, bytes }
+    }
+
+    pub fn start(&self) -> *mut c_void {
+        self.start
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: mapped once, unmapped once; its address is only given to the stand-in.
+        unsafe { libc::munmap(self.start, self.bytes) };
+    }
 }

@@ -6,7 +6,8 @@ use cudarc::driver::sys::{self, CUresult};
 use hsipack_testing::{FakeCuda, skipped};
 
 use crate::device::{
-    Context, allocate, copy, cu, event, fake, ok, read, recorded, register, start, stream, write,
+    Context, Mapped, allocate, copy, cu, event, fake, ok, read, recorded, register, start, stream,
+    write,
 };
 use crate::kernels::{Kernel, frame};
 use crate::transfer::{Consumer, Without, transfer};
@@ -24,6 +25,11 @@ const MISUSES: &[Misuse] = &[
     ("unregistered", unregistered, "[unregistered-memory] cuMemcpyHtoDAsync_v2", "64 bytes"),
     ("back to unregistered", back_to_unregistered, "[unregistered-memory] cuMemcpyDtoHAsync", "8 "),
     ("beyond", beyond, "[unregistered-memory] cuMemcpyHtoDAsync_v2", "beyond what is registered"),
+    ("across two", across_two, "[unregistered-memory] cuMemcpyHtoDAsync_v2", "beyond what is"),
+    ("private memory", private_memory, "[private-memory] cuMemHostRegister_v2", "hangs"),
+    ("written by the device", written_back, "[bad-argument] cuMemcpyDtoHAsync_v2", "read-only"),
+    ("file left", file_left, "[leak] exit", "1 registration(s)"),
+    ("file unmapped", file_unmapped, "[unregistered-in-use] cuMemHostUnregister", "was unmapped"),
     ("registered twice", registered_twice, "[bad-argument] cuMemHostRegister_v2", "before"),
     ("unregistered twice", unregistered_twice, "[bad-argument] cuMemHostUnregister", "was not"),
     ("unregistered in use", in_use, "[unregistered-in-use] cuMemHostUnregister", "1 copies"),
@@ -163,6 +169,48 @@ fn beyond() {
     assert_eq!(result, CUresult::CUDA_ERROR_INVALID_VALUE);
 }
 
+fn across_two() {
+    let _context = Context::open(0);
+    let host = [0; 16];
+    register(&host[..8]);
+    register(&host[8..]);
+    let to = allocate(16);
+    copy(to, &host[..8], stream());
+    let result = cu!(cuMemcpyHtoDAsync_v2(to, start(&host[4..]), 8, stream()));
+    assert_eq!(result, CUresult::CUDA_ERROR_INVALID_VALUE);
+}
+
+fn private_memory() {
+    let _context = Context::open(0);
+    let host = [0; 8];
+    let flags = sys::CU_MEMHOSTREGISTER_READ_ONLY;
+    let result = cu!(cuMemHostRegister_v2(start(&host), 8, flags));
+    assert_eq!(result, CUresult::CUDA_ERROR_INVALID_VALUE);
+}
+
+fn written_back() {
+    let _context = Context::open(0);
+    let file = Mapped::of(&[3; 100]);
+    ok!(cuMemHostRegister_v2(file.start(), 100, sys::CU_MEMHOSTREGISTER_READ_ONLY));
+    let result = cu!(cuMemcpyDtoHAsync_v2(file.start(), allocate(8), 8, stream()));
+    assert_eq!(result, CUresult::CUDA_ERROR_INVALID_VALUE);
+}
+
+fn file_left() {
+    let _context = Context::open(0);
+    let file = Mapped::of(&[3; 100]);
+    ok!(cuMemHostRegister_v2(file.start(), 100, sys::CU_MEMHOSTREGISTER_READ_ONLY));
+}
+
+fn file_unmapped() {
+    let _context = Context::open(0);
+    let file = Mapped::of(&[3; 100]);
+    let start = file.start();
+    ok!(cuMemHostRegister_v2(start, 100, sys::CU_MEMHOSTREGISTER_READ_ONLY));
+    drop(file);
+    ok!(cuMemHostUnregister(start));
+}
+
 fn registered_twice() {
     let _context = Context::open(0);
     let host = [0; 8];
@@ -195,7 +243,8 @@ fn page() -> &'static [u8] {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a new mapping of one page.
     let page = unsafe {
-        let page = libc::mmap(ptr::null_mut(), 4096, libc::PROT_READ, flags, -1, 0);
+        let page =
+            libc::mmap(ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
         std::slice::from_raw_parts(page.cast(), 4096)
     };
     register(page);
@@ -357,7 +406,8 @@ fn memory_left() {
 
 fn registration_left() {
     let _context = Context::open(0);
-    register(&[0; 8]);
+    let host = [0; 8];
+    register(&host);
 }
 
 fn stream_left() {

@@ -6,7 +6,8 @@ use cudarc::driver::sys::{self, CUresult, CUstream};
 use hsipack_testing::FakeCuda;
 
 use crate::device::{
-    Context, allocate, copy, cu, event, fake, ok, read, recorded, register, start, stream, write,
+    Context, Mapped, allocate, copy, cu, event, fake, ok, read, recorded, register, start, stream,
+    write,
 };
 use crate::transfer::{Consumer, Without, transfer};
 
@@ -45,12 +46,47 @@ fn every_function() {
     questions();
     pointers();
     copies_of_all_sorts();
+    copies_of_mapped_files();
     default_streams_wait_for_others();
     events_and_streams_say_when_they_are_done();
     memory_in_the_order_of_streams();
     memory_that_is_freed_can_be_had_again();
     context.close();
     assert_eq!(fake().faults(), [""; 0]);
+}
+
+/// A file that becomes shorter while it is registered keeps the bytes that the device reads. Then it is refused.
+fn copies_of_mapped_files() {
+    const BYTES: usize = 3 * 4096;
+    let content: Vec<u8> = (0..BYTES).map(|at| (at % 251) as u8).collect();
+    let (file, to, stream) = (Mapped::of(&content), allocate(BYTES), stream());
+    let flags = sys::CU_MEMHOSTREGISTER_READ_ONLY | sys::CU_MEMHOSTREGISTER_PORTABLE;
+    // Without the flag, memory must be writable.
+    let plain = cu!(cuMemHostRegister_v2(file.start(), BYTES, sys::CU_MEMHOSTREGISTER_PORTABLE));
+    assert_eq!(plain, CUresult::CUDA_ERROR_INVALID_VALUE);
+    let mut attribute = 0;
+    ok!(cuDeviceGetAttribute(
+        &mut attribute,
+        sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
+        0
+    ));
+    assert_eq!(attribute, 1);
+    ok!(cuMemHostRegister_v2(file.start(), BYTES, flags));
+    ok!(cuMemcpyHtoDAsync_v2(to, file.start(), BYTES, stream));
+    read(stream, to, &content);
+    file.file.set_len(4096).unwrap();
+    let again = allocate(BYTES);
+    ok!(cuMemcpyHtoDAsync_v2(again, file.start(), BYTES, stream));
+    read(stream, again, &content);
+    ok!(cuStreamSynchronize(stream));
+    ok!(cuMemHostUnregister(file.start()));
+    let cut = cu!(cuMemHostRegister_v2(file.start(), BYTES, flags));
+    assert_eq!(cut, CUresult::CUDA_ERROR_INVALID_VALUE);
+    ok!(cuMemHostRegister_v2(file.start(), 4096, flags));
+    ok!(cuMemHostUnregister(file.start()));
+    ok!(cuStreamDestroy_v2(stream));
+    ok!(cuMemFree_v2(to));
+    ok!(cuMemFree_v2(again));
 }
 
 fn questions() {
