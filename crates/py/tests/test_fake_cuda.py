@@ -239,6 +239,65 @@ driver.call("cuDevicePrimaryCtxRelease_v2", 0)
     FakeCuda(tmp_path).assert_clean(LOADER + program, dataset, DECODE=decode)
 
 
+def test_chunks_come_straight_from_the_page_cache(dataset: str, tmp_path: Path) -> None:
+    """A process that is forked meanwhile neither copies nor unregisters anything."""
+    if not has_kernels():
+        pytest.skip("the stand-in was built without a C++ compiler")
+    program = """
+streams = [driver.stream()]
+device, host = loaders(device_cache=None, cache=None)
+for epoch in range(3):
+    for number, (batch, want) in enumerate(zip(device, host, strict=True)):
+        for one in taken(batch, want, streams[0]):
+            one.read()
+        if number == 1:
+            child = os.fork()
+            if child == 0:
+                del batch, one, device, host
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+    del batch, one
+report, stats = device.report().transfer, device.stats()
+assert (report.chunks, report.decode) == ("page cache", "device"), report
+assert report.registered_bytes > 0 and not report.notes, report
+assert stats.link_bytes / 2 < stats.page_cache_bytes < stats.link_bytes, stats
+"""
+    cuda = FakeCuda(tmp_path)
+    told = cuda.assert_clean(LOADER + program + END, dataset, DECODE="device")
+    assert told == "fine\n"
+    gathered = """
+streams = []
+device, host = loaders(device_cache=None, cache=None)
+assert len(list(device)) == len(list(host))
+report = device.report().transfer
+assert (report.chunks, report.registered_bytes) == ("gathered", 0), report
+assert any("read-only" in note for note in report.notes), report
+"""
+    told = cuda.assert_clean(
+        LOADER + gathered + END, dataset, DECODE="device", FAKE_CUDA_READ_ONLY="0"
+    )
+    assert told == "fine\n"
+
+
+def test_the_program_for_gpus_compares_and_measures(tmp_path: Path) -> None:
+    if not has_kernels():
+        pytest.skip("the stand-in was built without a C++ compiler")
+    program = """
+import runpy
+import sys
+
+sys.argv = [sys.argv[1], "--cubes", "5", "--shape", "40x50x20", "--epochs", "2"]
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+except SystemExit as end:
+    assert end.code == 0, end.code
+"""
+    path = str(Path(__file__).with_name("check_page_cache.py"))
+    told = FakeCuda(tmp_path).assert_clean(program, path)
+    assert "all batches are equal" in told
+    assert "registered file, to the device" in told
+
+
 @pytest.mark.parametrize("kind", ["decoded", "compressed"])
 def test_samples_that_stay_on_the_device_cross_the_bus_once(
     dataset: str, tmp_path: Path, kind: str
