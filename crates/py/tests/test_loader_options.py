@@ -29,10 +29,11 @@ ANOTHER_WAY = {
 """Fields that Python's users set by arguments of other names."""
 
 OF_THE_DATASET = {
-    *("layers", "mask_dtype", "masks", "min_visible", "nan", "new_ids", "physical", "targets"),
+    *("images", "layers", "mask_dtype", "masks", "min_visible", "nan", "new_ids", "physical"),
+    "targets",
 }
 """Fields that the dataset says: ``ds.with_masks(…)``, ``ds.with_targets(…)``,
-``ds.with_boxes(…)``, ``ds.select(…)``.
+``ds.with_images(…)``, ``ds.with_boxes(…)``, ``ds.select(…)``.
 """
 
 OF_KEYWORDS = {

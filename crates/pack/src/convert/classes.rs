@@ -651,7 +651,7 @@ mod tests {
         assert_eq!(
             both("none fat", "none skin").unwrap_err().to_string(),
             "class 1 of mask gt is called \"skin\" here, but \"fat\" in other cubes (give classes \
-             the same ids with new_classes, or, if it is the same class, one name with class_names)"
+             the same ids with remap_classes, or, if it is the same class, one name with class_names)"
         );
     }
 }

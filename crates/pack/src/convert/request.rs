@@ -293,7 +293,7 @@ mod tests {
             (
                 &asking(|options| options.layout.filter = hsipack_format::Shuffle::Bit),
                 &plain,
-                "pass shuffle=bit",
+                "pass filter=bit",
             ),
             (
                 &asking(|options| {
