@@ -402,7 +402,7 @@ impl Planner<'_> {
 
     /// Leases the parts of files that the device can read itself.
     fn lease(&mut self) {
-        let Some(page_cache) = self.page_cache else { return };
+        let Some(page_cache) = self.page_cache.filter(|_| !self.sources.is_empty()) else { return };
         let Compressed { entries, leases, .. } = &mut self.built;
         let mut leasing = page_cache.leasing(leases);
         for (entry, source) in entries.iter_mut().zip(&self.sources) {

@@ -19,7 +19,7 @@ use crate::dataset::array::ArrayRef;
 use crate::decode::fill;
 use crate::device::decode::{CHUNK_BYTES, Chunk, Decode, Gather, GatherWindow, WINDOW_BYTES};
 use crate::device::resident::{Kept, Region};
-use crate::plan::Window;
+use crate::plan::{Pad, Window};
 
 /// The most blocks of threads for each chunk.
 const MAX_SLOTS: u64 = 64;
@@ -189,6 +189,17 @@ struct Job {
     slots: u64,
 }
 
+/// Settings that all windows of an array have in common.
+#[derive(Clone, Copy)]
+struct WindowsOf {
+    /// Stack and array.
+    array: (usize, usize),
+    /// Number of chosen bands.
+    bands: Option<usize>,
+    /// The padding, and the bytes of its value.
+    padding: (Pad, [u8; 8]),
+}
+
 struct Work<'a> {
     reader: &'a Reader,
     plan: &'a BatchPlan,
@@ -264,22 +275,32 @@ impl<'a> Work<'a> {
         Some(())
     }
 
+    fn windows_of(&self, array: ArrayRef<'_>) -> WindowsOf {
+        let pad = self.reader.pad(array);
+        let (mut value, size) = fill(array, pad);
+        if let Some(table) = self.reader.new_ids.of(array) {
+            table.apply(array.dtype(), &mut value[..size]);
+        }
+        let bands = self.reader.decoder().bands_of(array).map(<[usize]>::len);
+        WindowsOf { array: (array.stack, array.array), bands, padding: (pad, value) }
+    }
+
     /// Windows of cubes in the device's memory.
     fn windows(&mut self) -> Option<()> {
+        // Windows of one array follow one another.
+        let mut latest: Option<WindowsOf> = None;
         for window in &self.compressed.windows {
             let (at, region, cube) = (window.at, &window.region, &window.cube);
             let (array, into) = (self.array(at)?, self.place_of(at));
             let item = array.window(self.plan.items[at.position].window);
             if region.kept() == Kept::Decoded {
-                let bands = self.reader.decoder().bands_of(array).map(<[usize]>::len);
-                let pad = self.reader.pad(array);
-                let (mut value, size) = fill(array, pad);
-                if let Some(table) = self.reader.new_ids.of(array) {
-                    table.apply(array.dtype(), &mut value[..size]);
-                }
+                let WindowsOf { bands, padding, .. } = match latest {
+                    Some(latest) if latest.array == (array.stack, array.array) => latest,
+                    _ => *latest.insert(self.windows_of(array)),
+                };
                 let cube = (array.shape(), array.dtype(), cube.start);
                 let gathered =
-                    GatherWindow::new((cube.0, cube.1), bands, item, (pad, value), cube.2, into);
+                    GatherWindow::new((cube.0, cube.1), bands, item, padding, cube.2, into);
                 let gathered = gathered.ok()?;
                 match self.gathers.iter_mut().find(|(known, _)| Arc::ptr_eq(known, region)) {
                     Some((_, all)) => all.push(gathered),

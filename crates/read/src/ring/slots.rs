@@ -176,7 +176,12 @@ impl Slots {
         inner.queue.push_back(slot);
         inner.settle(slot);
         self.tell(inner);
-        self.work.notify_all();
+        // A worker that is awake takes tasks until there are none, so no more than these are needed.
+        match tasks {
+            0 => {}
+            1 => self.work.notify_one(),
+            _ => self.work.notify_all(),
+        }
     }
 
     /// For the feeder: says that no more batches come in this generation, then waits for the next one. Returns `false` if

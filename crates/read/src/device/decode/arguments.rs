@@ -139,8 +139,14 @@ impl Chunk {
     /// The chunk as the kernel reads it.
     pub fn to_bytes(&self) -> [u8; CHUNK_BYTES] {
         let mut bytes = [0; CHUNK_BYTES];
-        let long = [self.frame, self.into, self.pitch].into_iter().flat_map(u64::to_le_bytes);
-        let short = [
+        let (long, short) = bytes.split_at_mut(3 * size_of::<u64>());
+        let numbers = [self.frame, self.into, self.pitch];
+        long.as_chunks_mut()
+            .0
+            .iter_mut()
+            .zip(numbers)
+            .for_each(|(to, number)| *to = number.to_le_bytes());
+        let numbers = [
             self.frame_bytes,
             self.bytes,
             self.row_bytes,
@@ -150,8 +156,12 @@ impl Chunk {
             self.width,
             self.unused,
         ];
-        let short = short.into_iter().flat_map(u32::to_le_bytes);
-        bytes.iter_mut().zip(long.chain(short)).for_each(|(to, from)| *to = from);
+        short
+            .as_chunks_mut()
+            .0
+            .iter_mut()
+            .zip(numbers)
+            .for_each(|(to, number)| *to = number.to_le_bytes());
         bytes
     }
 

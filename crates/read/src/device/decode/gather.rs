@@ -80,8 +80,14 @@ impl GatherWindow {
     /// The window as the kernel reads it.
     pub fn to_bytes(&self) -> [u8; WINDOW_BYTES] {
         let mut bytes = [0; WINDOW_BYTES];
-        let long = [self.from, self.into, self.fill].into_iter().flat_map(u64::to_le_bytes);
-        let short = [
+        let (long, short) = bytes.split_at_mut(3 * size_of::<u64>());
+        let numbers = [self.from, self.into, self.fill];
+        long.as_chunks_mut()
+            .0
+            .iter_mut()
+            .zip(numbers)
+            .for_each(|(to, number)| *to = number.to_le_bytes());
+        let numbers = [
             self.row as u32,
             self.column as u32,
             self.rows,
@@ -93,8 +99,12 @@ impl GatherWindow {
             self.bands,
             self.pad,
         ];
-        let short = short.into_iter().flat_map(u32::to_le_bytes);
-        bytes.iter_mut().zip(long.chain(short)).for_each(|(to, from)| *to = from);
+        short
+            .as_chunks_mut()
+            .0
+            .iter_mut()
+            .zip(numbers)
+            .for_each(|(to, number)| *to = number.to_le_bytes());
         bytes
     }
 

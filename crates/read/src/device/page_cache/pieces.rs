@@ -260,6 +260,10 @@ impl Pieces {
         true
     }
 
+    pub fn has_work(&self) -> bool {
+        !self.queue.is_empty() || !self.surplus.is_empty()
+    }
+
     /// The next work: what is given up is unregistered first.
     pub fn next_job(&mut self) -> Option<Job> {
         if !self.surplus.is_empty() {

@@ -269,7 +269,9 @@ impl Leasing<'_> {
 impl Drop for Leasing<'_> {
     fn drop(&mut self) {
         // The thread waits for the lock, which is released next.
-        self.work.notify_one();
+        if self.pieces.has_work() {
+            self.work.notify_one();
+        }
     }
 }
 
