@@ -170,9 +170,9 @@ def overview(listed: dict[str, str]) -> Iterator[str]:
 
 def write(program: str, folder: Path) -> None:
     """Writes all pages into `folder`. Does not touch files that are up to date."""
-    listed = commands(_help(program))
+    listed = commands(help_text(program))
     pages = {"index": overview(listed)}
-    pages |= {name: page(name, _help(program, name)) for name in listed}
+    pages |= {name: page(name, help_text(program, name)) for name in listed}
     folder.mkdir(parents=True, exist_ok=True)
     for old in set(folder.glob("*.md")) - {folder / f"{name}.md" for name in pages}:
         old.unlink()
@@ -182,7 +182,8 @@ def write(program: str, folder: Path) -> None:
             file.write_text(text, encoding="utf-8")
 
 
-def _help(program: str, *words: str) -> str:
+def help_text(program: str, *words: str) -> str:
+    """What the program prints for `--help` of a subcommand, or of itself."""
     environment = {**os.environ, "COLUMNS": str(WIDTH)}
     call = [program, *words, "--help"]
     done = subprocess.run(call, capture_output=True, text=True, check=True, env=environment)

@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long)]
     keep: bool,
 
-    /// Also show masks in files, such as predictions (repeatable)
+    /// Mask file to show, such as predictions (repeatable)
     ///
     /// PATTERN is a path as in `convert --mask`, with {dir}, {stem}, {name} and {path} of the cube, or of the source of a
     /// sample. NAME=product shows the quality layers of a sensor's product.
