@@ -87,12 +87,7 @@ pub use host::Host;
 pub use library::Library;
 pub use matrix::Matrix;
 pub use mixed::Mixed;
-pub use ops::{
-    Affine, BandDropout, BandNoise, CenterCrop, Count, CutMix, Direction, Elastic, Erase, Fill,
-    Flip, GaussianBlur, GaussianNoise, HideAndSeek, IlluminationRamp, Jigsaw, MixUp, Normalize, Op,
-    PadTo, Per, PerBand, Perspective, Projection, RandomBands, RandomCrop, Resize, ResizedCrop,
-    Rot90, Rotate, Scalar, SpectralShift, SpectralSmooth, Standardize, Transplant, ValidGuard,
-};
+pub use ops::*;
 pub use parameters::{Parameters, Step};
 pub use pipeline::{MaskFill, Pipeline};
 pub use range::Range;

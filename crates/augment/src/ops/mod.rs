@@ -20,19 +20,13 @@ use serde::{Deserialize, Serialize};
 use crate::drawn::{Drawn, SampleKey};
 use crate::frame::Frame;
 use crate::operation::{ByBand, Operation};
-pub use bands::{Per, RandomBands};
+pub use bands::*;
 pub(crate) use geometric::Geometric;
-pub use geometric::{
-    Affine, CenterCrop, Elastic, Flip, PadTo, Perspective, RandomCrop, Resize, ResizedCrop, Rot90,
-    Rotate,
-};
+pub use geometric::*;
 use hsipack_format::random::{Random, Stream, fold};
 use hsipack_format::{Error, Result};
-pub use mixing::{Count, CutMix, Direction, HideAndSeek, Jigsaw, MixUp, Transplant};
-pub use values::{
-    BandDropout, BandNoise, Erase, Fill, GaussianBlur, GaussianNoise, IlluminationRamp, Normalize,
-    PerBand, Projection, Scalar, SpectralShift, SpectralSmooth, Standardize, ValidGuard,
-};
+pub use mixing::*;
+pub use values::*;
 pub(crate) use values::{gaussian, mirrored};
 
 /// The effect of an augmentation, implemented next to its options. Augmentations that share a struct of options look at

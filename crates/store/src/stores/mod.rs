@@ -46,9 +46,7 @@ mod store;
 mod stored_file;
 mod throttled;
 
-use std::fmt;
 use std::path::Path;
-use std::str::FromStr;
 use std::sync::Arc;
 
 pub use buffer::{PAGE, ReadBuffer};
@@ -80,19 +78,13 @@ pub enum StoreKind {
     Direct,
 }
 
+hsipack_format::option_names!(StoreKind, "store", {
+    Mapped => "mmap",
+    Pread => "pread",
+    Direct => "direct",
+});
+
 impl StoreKind {
-    /// All kinds.
-    pub const ALL: [StoreKind; 3] = [StoreKind::Mapped, StoreKind::Pread, StoreKind::Direct];
-
-    /// The name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            StoreKind::Mapped => "mmap",
-            StoreKind::Pread => "pread",
-            StoreKind::Direct => "direct",
-        }
-    }
-
     /// A store for files or objects at `path`: a store of this kind with its default options, or a [`RemoteStore`] if `path`
     /// is a URL.
     ///
@@ -127,23 +119,6 @@ impl StoreKind {
             StoreKind::Pread => Arc::new(PreadStore::new()),
             StoreKind::Direct => Arc::new(DirectStore::new(DirectOptions::default())),
         }
-    }
-}
-
-impl fmt::Display for StoreKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for StoreKind {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
-            Error::unsupported(format!("no store is named {name}"))
-                .with_remedy("use mmap, pread or direct")
-        })
     }
 }
 

@@ -10,10 +10,10 @@ mod frames;
 mod turns;
 mod warps;
 
-pub use frames::{CenterCrop, PadTo, RandomCrop, Resize, ResizedCrop};
+pub use frames::*;
 use hsipack_format::Result;
-pub use turns::{Flip, Rot90};
-pub use warps::{Affine, Elastic, Perspective, Rotate};
+pub use turns::*;
+pub use warps::*;
 
 use crate::drawn::Drawn;
 use crate::frame::Frame;

@@ -20,31 +20,10 @@ things differ from Kornia:
 The page Augmentations of the documentation describes each augmentation.
 """
 
+from hsipack.augment import geometric, mixing, values
 from hsipack.augment._augmentation import Augmentation
-from hsipack.augment.geometric import (
-    CenterCrop,
-    PadTo,
-    RandomAffine,
-    RandomCrop,
-    RandomElasticTransform,
-    RandomHorizontalFlip,
-    RandomPerspective,
-    RandomResizedCrop,
-    RandomRotation,
-    RandomRotation90,
-    RandomVerticalFlip,
-    Resize,
-)
-from hsipack.augment.mixing import (
-    HideAndSeek,
-    RandomCutMixV2,
-    RandomErasing,
-    RandomJigsaw,
-    RandomMixUpV2,
-    RandomTransplantation,
-    ValidGuard,
-    mix_labels,
-)
+from hsipack.augment.geometric import *  # noqa: F403
+from hsipack.augment.mixing import *  # noqa: F403
 from hsipack.augment.sequential import (
     Augmentations,
     AugmentationSequential,
@@ -52,70 +31,16 @@ from hsipack.augment.sequential import (
     sequential,
     to_config,
 )
-from hsipack.augment.values import (
-    SNV,
-    BandJitter,
-    BandOffset,
-    Gain,
-    IlluminationRamp,
-    L1Normalize,
-    L2Normalize,
-    Normalize,
-    Offset,
-    Projection,
-    RandomBands,
-    RandomBrightness,
-    RandomChannelDropout,
-    RandomContrast,
-    RandomGaussianBlur,
-    RandomGaussianNoise,
-    SpectralShift,
-    SpectralSmooth,
-)
+from hsipack.augment.values import *  # noqa: F403
 
 __all__ = [
-    "SNV",
     "Augmentation",
     "AugmentationSequential",
     "Augmentations",
-    "BandJitter",
-    "BandOffset",
-    "CenterCrop",
-    "Gain",
-    "HideAndSeek",
-    "IlluminationRamp",
-    "L1Normalize",
-    "L2Normalize",
-    "Normalize",
-    "Offset",
-    "PadTo",
-    "Projection",
-    "RandomAffine",
-    "RandomBands",
-    "RandomBrightness",
-    "RandomChannelDropout",
-    "RandomContrast",
-    "RandomCrop",
-    "RandomCutMixV2",
-    "RandomElasticTransform",
-    "RandomErasing",
-    "RandomGaussianBlur",
-    "RandomGaussianNoise",
-    "RandomHorizontalFlip",
-    "RandomJigsaw",
-    "RandomMixUpV2",
-    "RandomPerspective",
-    "RandomResizedCrop",
-    "RandomRotation",
-    "RandomRotation90",
-    "RandomTransplantation",
-    "RandomVerticalFlip",
-    "Resize",
-    "SpectralShift",
-    "SpectralSmooth",
-    "ValidGuard",
     "from_config",
-    "mix_labels",
     "sequential",
     "to_config",
 ]
+__all__ += geometric.__all__
+__all__ += mixing.__all__
+__all__ += values.__all__

@@ -13,6 +13,21 @@ from hsipack.augment import _arguments as read
 from hsipack.augment._arguments import Number, Numbers, Padding, Resample
 from hsipack.augment._augmentation import Augmentation
 
+__all__ = [
+    "CenterCrop",
+    "PadTo",
+    "RandomAffine",
+    "RandomCrop",
+    "RandomElasticTransform",
+    "RandomHorizontalFlip",
+    "RandomPerspective",
+    "RandomResizedCrop",
+    "RandomRotation",
+    "RandomRotation90",
+    "RandomVerticalFlip",
+    "Resize",
+]
+
 
 class RandomHorizontalFlip(Augmentation):
     """Mirrors a share ``p`` of the samples left to right. Pixels are moved, never changed.

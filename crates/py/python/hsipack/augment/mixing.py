@@ -13,6 +13,17 @@ from hsipack.augment import _arguments as read
 from hsipack.augment._arguments import Number, Numbers
 from hsipack.augment._augmentation import Augmentation
 
+__all__ = [
+    "HideAndSeek",
+    "RandomCutMixV2",
+    "RandomErasing",
+    "RandomJigsaw",
+    "RandomMixUpV2",
+    "RandomTransplantation",
+    "ValidGuard",
+    "mix_labels",
+]
+
 if TYPE_CHECKING:
     import numpy.typing as npt
     import torch

@@ -9,6 +9,27 @@ from hsipack.augment import _arguments as read
 from hsipack.augment._arguments import Number, Numbers
 from hsipack.augment._augmentation import Augmentation
 
+__all__ = [
+    "SNV",
+    "BandJitter",
+    "BandOffset",
+    "Gain",
+    "IlluminationRamp",
+    "L1Normalize",
+    "L2Normalize",
+    "Normalize",
+    "Offset",
+    "Projection",
+    "RandomBands",
+    "RandomBrightness",
+    "RandomChannelDropout",
+    "RandomContrast",
+    "RandomGaussianBlur",
+    "RandomGaussianNoise",
+    "SpectralShift",
+    "SpectralSmooth",
+]
+
 
 class Gain(Augmentation):
     """Multiplies all values of a sample by a number drawn from ``range`` (low, high).
