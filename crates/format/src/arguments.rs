@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 
+use crate::samples::Condition;
+
 /// Parses one of these values of a library's option. Names are those of the library, with hyphens between words.
 pub fn one_of<T>(values: &'static [T]) -> impl TypedValueParser<Value = T>
 where
@@ -129,6 +131,25 @@ pub fn numbers(text: &str, what: &str) -> Result<Vec<u32>, String> {
     Ok(numbers)
 }
 
+/// Class ids and ranges of class ids, both ends included: `1,3,10-20`. No text is an empty list.
+///
+/// # Errors
+/// If the text is no such list.
+pub fn class_list(text: &str) -> Result<Vec<u32>, String> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    numbers(text, "class id or range of class ids")
+}
+
+/// A condition on samples: `label == 'urban' and cloud < 10`.
+///
+/// # Errors
+/// If the text is no condition.
+pub fn condition(text: &str) -> Result<Condition, String> {
+    Condition::parse(text).map_err(|error| error.to_string())
+}
+
 /// Rows and columns of pixels: `64x48`, or `64` for a square.
 ///
 /// # Errors
@@ -194,6 +215,8 @@ mod tests {
         for bad in ["", "0", "1x0", "x", "1x", "-1", "1x1x1"] {
             assert!(pixels(bad).is_err(), "{bad}");
         }
+        assert_eq!((class_list("1,3-4"), class_list("")), (Ok(vec![1, 3, 4]), Ok(Vec::new())));
+        assert!(class_list("x").unwrap_err().contains("is not a class id"));
         for bad in ["", "3-1", "a"] {
             assert!(numbers(bad, "band").unwrap_err().contains("is not a band"), "{bad}");
         }

@@ -84,7 +84,7 @@ impl Machine {
         let release = text("/proc/sys/kernel/osrelease");
         Self {
             processor: after_colon(&text("/proc/cpuinfo"), "model name").to_owned(),
-            cores: cores(),
+            cores: hsipack_store::threads::cores(),
             memory_bytes: field(&text("/proc/meminfo"), "MemTotal:")
                 .map(|kilobytes| kilobytes * 1024),
             system: format!("{} {}", std::env::consts::OS, release.trim()).trim().to_owned(),
@@ -94,11 +94,6 @@ impl Machine {
                 .and_then(|load| load.parse().ok()),
         }
     }
-}
-
-/// Processors that this process may use.
-pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The text after `NAME :` on the first line that begins with that name.

@@ -21,7 +21,7 @@ const READERS: usize = 4;
 
 /// The number of threads that read a cube if the user does not choose it.
 pub(crate) fn readers() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from).min(READERS)
+    hsipack_store::threads::cores().min(READERS)
 }
 
 /// A cube to read physical values from.

@@ -34,7 +34,7 @@ impl StatisticsOptions {
             dataset: dataset.into(),
             as_of: None,
             samples: None,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: hsipack_store::threads::cores(),
         }
     }
 }

@@ -58,7 +58,7 @@ pub fn card(options: &CardOptions) -> Result<Card> {
         None => About::default(),
     };
     let folder = output_folder(options)?;
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = hsipack_store::threads::cores();
     let facts = Facts::of(&options.dataset, &about, threads)?;
     let mut texts = vec![
         ("README.md".to_owned(), readme::text(&facts, &about)),

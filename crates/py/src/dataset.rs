@@ -266,8 +266,7 @@ impl Dataset {
         let dataset = self.get(py)?;
         let ids = ids.unwrap_or_else(|| (0..dataset.len()).collect());
         let new: Option<NewIds> = new.map(options::read).transpose()?;
-        let threads =
-            threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let threads = threads.unwrap_or_else(hsipack_store::threads::cores);
         let count = move || dataset.class_pixels(&ids, &mask, new.as_ref(), threads);
         let counted = patiently(py, count)?.or_raise(py)?;
         Ok(counted.into_iter().map(|class| (class.id, class.name, class.pixels)).collect())

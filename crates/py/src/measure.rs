@@ -13,7 +13,7 @@ use crate::torch::Library;
 /// answers, which are lines without a newline.
 #[pyfunction]
 pub fn measure(py: Python<'_>, receive: Py<PyAny>, send: Py<PyAny>) -> PyResult<()> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = hsipack_store::threads::cores();
     let library = Library::new(threads, true);
     let mut next = || {
         let line = attached(|py| receive.call0(py)?.extract::<String>(py));

@@ -13,6 +13,11 @@ use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 use rayon::iter::{ParallelBridge, ParallelIterator};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+/// Number of processors that this process may use, at least 1.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 use crate::memory;
 use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
 

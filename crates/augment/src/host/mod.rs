@@ -56,7 +56,7 @@ pub struct Host {
 
 impl Default for Host {
     fn default() -> Self {
-        Self::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+        Self::new(hsipack_store::threads::cores())
     }
 }
 

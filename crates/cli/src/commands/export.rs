@@ -1,6 +1,5 @@
 //! `hsipack export`.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use hsipack_format::Result;
@@ -18,26 +17,8 @@ use crate::output;
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// A packed dataset: a folder, or its URL
-    dataset: PathBuf,
-
-    /// Sample of a dataset to export: its id, counted from 0, or its name
-    #[arg(long, value_name = "N|NAME")]
-    sample: String,
-
-    /// The file to write
-    #[arg(short, long, value_name = "FILE")]
-    output: PathBuf,
-
-    /// Export this mask instead of the cube: .npy, .hdr (ENVI classification), .tif, .zarr or
-    /// .png
-    /// [default: the cube]
-    #[arg(long, value_name = "NAME")]
-    mask: Option<String>,
-
-    /// Overwrite the output if it exists [default: an existing file is an error]
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    options: ExportOptions,
 
     /// Print the report as one JSON object on stdout: files, sample, name, shape, dtype,
     /// scale_factor and add_offset (from values in the file to physical ones), notes
@@ -56,13 +37,7 @@ Examples:
 /// # Errors
 /// The errors of [`export::export`].
 pub fn run(args: Args) -> Result<ExitCode> {
-    let exported = export::export(&ExportOptions {
-        dataset: args.dataset,
-        sample: args.sample,
-        mask: args.mask,
-        output: args.output,
-        force: args.force,
-    })?;
+    let exported = export::export(&args.options)?;
     output::report(&exported, args.json, print);
     Ok(ExitCode::SUCCESS)
 }

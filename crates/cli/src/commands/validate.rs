@@ -22,22 +22,8 @@ pub struct Args {
     /// The dataset
     dataset: PathBuf,
 
-    /// Check only metadata and shard indexes, without reading chunks
-    #[arg(long, conflicts_with = "source")]
-    quick: bool,
-
-    /// Compare every value with its source: they must agree within half an fp16 step after the recorded scaling
-    #[arg(long)]
-    source: bool,
-
-    /// Also look for sources in this folder if their path is relative. The working directory is searched before it, and the
-    /// folder that contains the dataset after it
-    #[arg(long, value_name = "DIR", requires = "source")]
-    source_root: Option<PathBuf>,
-
-    /// Number of threads [default: one per core]
-    #[arg(short = 'j', long, alias = "jobs", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
+    #[command(flatten)]
+    options: ValidateOptions,
 
     /// Print the report as one JSON object on stdout
     #[arg(long)]
@@ -52,15 +38,8 @@ const NOT_CHECKED: u8 = 2;
 /// # Errors
 /// If it was stopped.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let defaults = ValidateOptions::default();
-    let options = ValidateOptions {
-        quick: args.quick,
-        source: args.source,
-        source_root: args.source_root,
-        threads: args.threads.map_or(defaults.threads, usize::from),
-    };
     let task = Task::start("checked");
-    let result = validate::validate(&args.dataset, &options, &task.progress);
+    let result = validate::validate(&args.dataset, &args.options, &task.progress);
     task.finish();
     let report = match result {
         Ok(report) => report,

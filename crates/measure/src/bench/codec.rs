@@ -62,7 +62,7 @@ pub fn fastest(
 ) -> Result<LayoutOptions> {
     let chunks = Arc::new(sample(folder, count, shape)?);
     // More threads than cores would take memory and show nothing.
-    let cores = crate::machine::cores();
+    let cores = hsipack_store::threads::cores();
     let threads = vec![threads.clamp(1, cores)];
     let limits = Limits { decode: time(chunks.bytes()), ..LIMITS };
     let mut bench = Bench::new(chunks.clone(), chunks.largest(), limits, threads, stop);

@@ -211,7 +211,7 @@ impl Make<'_> {
         self.begin((count * shape.values()) as u64, self.needed.value_bytes())?;
         (self.tell)(&format!("drawing {count} cubes of {shape}"));
         let numbers: Vec<usize> = (0..count).collect();
-        let count_threads = machine::cores();
+        let count_threads = hsipack_store::threads::cores();
         let write = |number: usize| {
             self.check_stop()?;
             let values = synthetic::cube(number as u64, shape);

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "clap")]
 use super::arguments;
 use super::augment::Augment;
-use crate::machine::cores;
 use crate::step::StepKind;
 use crate::{Error, Result};
+use hsipack_store::threads::cores;
 
 /// A way to load data from files onto the device. Each strategy adds one improvement to the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

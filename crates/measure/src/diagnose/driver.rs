@@ -207,7 +207,7 @@ impl Driver<'_> {
         (facts.more_threads_s, facts.more_threads) = (more_threads_s, more_threads.unwrap_or(0));
         facts.available_memory = machine::available_memory();
         if facts.cores == 0 {
-            facts.cores = machine::cores();
+            facts.cores = hsipack_store::threads::cores();
         }
         let verdict = if facts.remote { timed.verdict.of_server() } else { timed.verdict };
         if verdict.culprit == Some(Level::Augment) {

@@ -143,7 +143,7 @@ impl Facts {
         Self {
             kind: Kind::Hsipack,
             threads: options.threads,
-            cores: machine::cores(),
+            cores: hsipack_store::threads::cores(),
             available_memory: machine::available_memory(),
             cache: options.cache.name().to_owned(),
             remote: is_url(dataset.path()),

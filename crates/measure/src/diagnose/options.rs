@@ -21,9 +21,9 @@ use super::packed::PackedOptions;
 #[cfg(feature = "clap")]
 use crate::arguments;
 use crate::device::TrainingLibrary;
-use crate::machine::cores;
 use crate::step::{StepKind, Trainer};
 use crate::{Error, Result};
+use hsipack_store::threads::cores;
 
 /// A packed dataset, the options for reading it, the training step, and how much is measured: the options of `hsipack
 /// diagnose`, and its request to another process.

@@ -140,7 +140,7 @@ impl<L: TrainingLibrary> Levels for Packed<'_, L> {
     }
 
     fn more_threads(&self) -> Option<(Level, usize)> {
-        let cores = machine::cores();
+        let cores = hsipack_store::threads::cores();
         (self.options.loader.threads < cores).then_some((Level::Decode, cores))
     }
 
@@ -167,7 +167,7 @@ impl<L: TrainingLibrary> Levels for Packed<'_, L> {
             }
             Variant::Basis(Basis::Level { level }) => Change::of_level(level),
             Variant::Basis(Basis::MoreThreads) => {
-                let threads = Some(machine::cores());
+                let threads = Some(hsipack_store::threads::cores());
                 Change { threads, ..Change::of_level(Level::Decode) }
             }
             Variant::Remedied(action) => Change::of_action(action).unwrap_or_default(),

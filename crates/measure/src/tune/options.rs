@@ -7,7 +7,7 @@ use hsipack_format::arguments::{bytes, count, duration, pixels, rate};
 use hsipack_read::plan::DEFAULT_BATCH_SIZE;
 use serde::{Deserialize, Serialize};
 
-use crate::machine::cores;
+use hsipack_store::threads::cores;
 
 /// The options of a tuning run. The feature `clap` makes them arguments of `hsipack tune`.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -25,7 +25,7 @@ pub fn tune(options: &TuneOptions, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Re
     tell("reading a sample");
     let sample = Sample::read(options, stop)?;
     let limits = Limits::new(options.quick);
-    let machine = crate::machine::cores();
+    let machine = hsipack_store::threads::cores();
     let plain = sample.chunks(TARGET_CHUNK, None);
     let largest = sample.chunks(candidates::LARGEST_CHUNK, None).largest();
     let threads = measure::doubling(options.cores.min(machine));

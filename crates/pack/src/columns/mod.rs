@@ -68,8 +68,8 @@ impl Default for ColumnsOptions {
 impl ColumnsOptions {
     /// Number of threads.
     fn threads(&self) -> usize {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.threads.map_or_else(cores, |threads| usize::from(threads).max(1))
+        self.threads
+            .map_or_else(hsipack_store::threads::cores, |threads| usize::from(threads).max(1))
     }
 }
 

@@ -38,18 +38,25 @@ pub use map::{MapOptions, WrittenMap, write_map};
 use crate::target;
 use raster::Raster;
 
-/// The array to export, and its file.
+/// The array to export, and its file. The feature `clap` makes these options arguments of `hsipack export`.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct ExportOptions {
-    /// The dataset.
+    /// A packed dataset: a folder, or its URL
     pub dataset: PathBuf,
-    /// Id or name of the sample.
+    /// Sample of a dataset to export: its id, counted from 0, or its name
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N|NAME"))]
     pub sample: String,
-    /// The mask to export instead of the image.
-    pub mask: Option<String>,
-    /// The file to write. Its extension selects the format.
+    /// The file to write
+    #[cfg_attr(feature = "clap", arg(short, long, value_name = "FILE"))]
     pub output: PathBuf,
-    /// Whether to overwrite existing files.
+    /// Export this mask instead of the cube: .npy, .hdr (ENVI classification), .tif, .zarr or
+    /// .png
+    /// [default: the cube]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME"))]
+    pub mask: Option<String>,
+    /// Overwrite the output if it exists [default: an existing file is an error]
+    #[cfg_attr(feature = "clap", arg(long))]
     pub force: bool,
 }
 

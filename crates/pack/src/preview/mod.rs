@@ -69,20 +69,31 @@ const ALIKE: f64 = 10.0;
 
 /// The cubes to draw, and the file.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct PreviewOptions {
-    /// A cube (`file` or `file::variable`) or a dataset.
+    /// A cube, file::variable, an archive of one cube, or a packed dataset (a folder, or its URL)
     pub path: String,
-    /// The PNG file to write.
+    /// Picture to write (.png); an earlier preview of that name is replaced
+    #[cfg_attr(feature = "clap", arg(short, long, value_name = "PNG"))]
     pub output: PathBuf,
-    /// Id or name of a sample. If `None`, a contact sheet of the dataset is drawn.
+    /// Sample of a dataset to draw: its id, counted from 0, or its name
+    /// [default: a contact sheet of up to 12 samples]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N|NAME"))]
     pub sample: Option<String>,
-    /// The name of a mask of a dataset.
+    /// Mask of the dataset to draw [default: the first mask of a sample; none on contact sheets]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME"))]
     pub mask: Option<String>,
-    /// The mask of a cube: `file` or `file::variable`.
+    /// Mask file to show: a file, or file::variable (PNG, NumPy, MATLAB, ENVI, TIFF, HDF5), of a cube [default: none]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", conflicts_with = "mask"))]
     pub mask_file: Option<String>,
-    /// Order of the axes of an array.
+    /// Order of the axes of an array, such as byx [default: what the file says, otherwise yxb]
+    ///
+    /// Name the axes in the index order of the file's own tool (NumPy, MATLAB, h5py): y, x and b (row, column, band) once
+    /// each, and 1 for axes of length 1 to drop, as in 11yxb.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ORDER"))]
     pub axes: Option<String>,
-    /// Whether to overwrite a file that is not a preview.
+    /// Overwrite the output if it exists and is not an earlier preview [default: such a file is an error]
+    #[cfg_attr(feature = "clap", arg(long))]
     pub force: bool,
 }
 

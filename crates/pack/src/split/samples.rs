@@ -77,7 +77,7 @@ pub fn split_samples(options: &SplitOptions, progress: &Progress) -> Result<Samp
         return Ok(SampleReport { dry_run: true, seconds, ..report });
     }
     let mut report = None;
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = hsipack_store::threads::cores();
     let changed = change(&options.dataset, &options.command, threads, progress, &mut |dataset| {
         let (own, splits) = decide(dataset, options)?;
         report = Some(own);

@@ -25,8 +25,11 @@ pub(crate) mod structure;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+#[cfg(feature = "clap")]
+use hsipack_format::arguments::count;
 use hsipack_format::{Command, Error, ErrorKind, Opt, Result, remedy};
 use hsipack_store::remote::is_url;
+use hsipack_store::threads::cores;
 use hsipack_store::{Dataset, bounded_read, folder, memory, remote};
 use serde::{Deserialize, Serialize};
 
@@ -35,24 +38,28 @@ use crate::convert::staging::is_unfinished;
 use crate::progress::Progress;
 use crate::session::Session;
 
-/// How much to check.
+/// How much to check. The feature `clap` makes these options arguments of `hsipack validate`.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct ValidateOptions {
-    /// Check only metadata and shard indexes, without reading chunks.
+    /// Check only metadata and shard indexes, without reading chunks
+    #[cfg_attr(feature = "clap", arg(long, conflicts_with = "source"))]
     pub quick: bool,
-    /// Also compare every value with its source.
+    /// Compare every value with its source: they must agree within half an fp16 step after the recorded scaling
+    #[cfg_attr(feature = "clap", arg(long))]
     pub source: bool,
-    /// A folder in which to search for sources whose recorded path is relative, in addition to the working directory
-    /// and the dataset's folder.
+    /// Also look for sources in this folder if their path is relative. The working directory is searched before it, and the
+    /// folder that contains the dataset after it
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DIR", requires = "source"))]
     pub source_root: Option<PathBuf>,
-    /// Number of threads.
+    /// Number of threads [default: one per core]
+    #[cfg_attr(feature = "clap", arg(short = 'j', long, alias = "jobs", value_parser = count(1..=1024), default_value_t = cores(), hide_default_value = true))]
     pub threads: usize,
 }
 
 impl Default for ValidateOptions {
     fn default() -> Self {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { quick: false, source: false, source_root: None, threads }
+        Self { quick: false, source: false, source_root: None, threads: cores() }
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hsipack_format::names::by_name;
 use hsipack_format::{Opt, remedy};
+use hsipack_store::threads::cores;
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "clap")]
@@ -218,10 +219,6 @@ pub enum OnDamage {
 }
 
 hsipack_format::option_names!(OnDamage, "on_damage", { Error => "error", Skip => "skip" });
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
 
 impl Default for LoaderOptions {
     fn default() -> Self {

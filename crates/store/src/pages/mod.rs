@@ -379,7 +379,7 @@ impl Inner {
 
 /// Threads that may make memory ready at the same time.
 fn most_threads() -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = crate::threads::cores();
     (cores / CORES).clamp(1, MAX_THREADS)
 }
 

@@ -26,7 +26,7 @@ pub fn count(path: &str) -> Result<ByMask> {
     let stacks = dataset.stacks();
     let names: BTreeSet<&str> =
         stacks.iter().flat_map(|stack| &stack.masks).map(|mask| mask.name()).collect();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = hsipack_store::threads::cores();
     let of_mask = |name: &str| {
         let samples: Vec<usize> = (0..dataset.len())
             .filter(|sample| stacks[dataset.samples().stack(*sample)].mask(name).is_some())

@@ -5,8 +5,8 @@ use std::path::Path;
 use bytemuck::AnyBitPattern;
 use half::f16;
 use hsipack_format::{DType, Error, MaskValue, Result, mask};
-use hsipack_pack::preview::Previewed;
 use hsipack_pack::preview::pictures::{Picture, Sheet, check_output, colour_bands, draw};
+use hsipack_pack::preview::{PreviewOptions, Previewed};
 use hsipack_read::Dataset;
 use hsipack_read::augment::array::Buffer;
 use hsipack_read::augment::{
@@ -14,8 +14,6 @@ use hsipack_read::augment::{
 };
 use hsipack_store::Stack;
 use hsipack_store::dataset::ChunkArray;
-
-use super::Args;
 
 /// Pictures in a row of a sheet: a sample, and its augmented versions of three epochs.
 const ACROSS: usize = 4;
@@ -43,14 +41,14 @@ struct Shown<'a> {
 /// # Errors
 /// If the augmentations cannot be read or do not fit the samples, the path is not a dataset, there is no such sample or
 /// mask, or the picture cannot be written.
-pub fn preview(args: &Args, file: &Path) -> Result<Previewed> {
-    check_output(&args.output, args.force)?;
+pub fn preview(options: &PreviewOptions, file: &Path) -> Result<Previewed> {
+    check_output(&options.output, options.force)?;
     let json = std::fs::read_to_string(file)
         .map_err(|error| Error::io(file, "cannot read the augmentations", error))?;
     let pipeline = Pipeline::from_json(&json).map_err(|error| error.at(file))?;
-    let dataset = Dataset::open(&args.path)?;
-    let shown = Shown::new(args, &dataset)?;
-    let epochs = match args.sample {
+    let dataset = Dataset::open(&options.path)?;
+    let shown = Shown::new(options, &dataset)?;
+    let epochs = match options.sample {
         Some(_) => (ACROSS * SAMPLES - 1) as u64,
         None => (ACROSS - 1) as u64,
     };
@@ -61,11 +59,11 @@ pub fn preview(args: &Args, file: &Path) -> Result<Previewed> {
         .map(|epoch| pipeline.augment(&host, &images, epoch, &keys))
         .collect::<Result<Vec<_>>>()
         .map_err(|error| error.at(file))?;
-    let pictures = pictures(args, &shown, &pipeline, &images, &augmented)?;
+    let pictures = pictures(options, &shown, &pipeline, &images, &augmented)?;
     let sheet = Sheet {
-        output: args.output.clone(),
-        force: args.force,
-        title: format!("{} under {}", name_of(Path::new(&args.path)), name_of(file)),
+        output: options.output.clone(),
+        force: options.force,
+        title: format!("{} under {}", name_of(Path::new(&options.path)), name_of(file)),
         subtitle: subtitle(&pipeline),
         captions: captions(&shown, &pipeline),
     };
@@ -78,21 +76,21 @@ fn name_of(path: &Path) -> String {
 }
 
 impl<'a> Shown<'a> {
-    fn new(args: &Args, dataset: &'a Dataset) -> Result<Self> {
+    fn new(options: &PreviewOptions, dataset: &'a Dataset) -> Result<Self> {
         let all = dataset.samples();
-        let first = match &args.sample {
+        let first = match &options.sample {
             None => 0,
             Some(text) => all.find(text).ok_or_else(|| {
                 Error::conflict(format!("there is no sample {text}"))
-                    .at(&args.path)
+                    .at(&options.path)
                     .with_remedy("give an id or a name; samples.jsonl lists them")
             })?,
         };
         if all.is_empty() {
-            return Err(Error::damaged("the dataset has no samples").at(&args.path));
+            return Err(Error::damaged("the dataset has no samples").at(&options.path));
         }
         let stack = &dataset.stacks()[all.stack(first)];
-        let mask = match &args.mask {
+        let mask = match &options.mask {
             None => stack.masks.first(),
             Some(name) => {
                 let mask = stack.masks.iter().find(|mask| mask.name() == name);
@@ -103,14 +101,15 @@ impl<'a> Shown<'a> {
                         _ => format!("choose from {}", names.join(", ")),
                     };
                     Error::conflict(format!("there is no mask {name}"))
-                        .at(&args.path)
+                        .at(&options.path)
                         .with_remedy(remedy)
                 })?)
             }
         };
         // Samples of one shape, evenly spread; the requested sample comes first.
         let alike: Vec<usize> = all.ids_in(all.stack(first)).collect();
-        let mut samples: Vec<usize> = if args.sample.is_some() { vec![first] } else { Vec::new() };
+        let mut samples: Vec<usize> =
+            if options.sample.is_some() { vec![first] } else { Vec::new() };
         let others = (0..SAMPLES).map(|number| alike[number * alike.len() / SAMPLES]);
         for other in others {
             if samples.len() < SAMPLES && !samples.contains(&other) {
@@ -198,7 +197,7 @@ fn stacked(arrays: &[Array]) -> Result<Array> {
 
 /// The pictures of every sample, as it is stored and as the epochs augment it.
 fn pictures(
-    args: &Args,
+    options: &PreviewOptions,
     shown: &Shown<'_>,
     pipeline: &Pipeline,
     plain: &Images<Array>,
@@ -206,7 +205,7 @@ fn pictures(
 ) -> Result<Vec<Picture>> {
     // Otherwise pictures share a stretch, so that a brighter one looks brighter.
     let own_stretch = normalises(pipeline);
-    let wanted = if args.sample.is_some() { 1 } else { shown.samples.len() };
+    let wanted = if options.sample.is_some() { 1 } else { shown.samples.len() };
     let mut pictures = Vec::new();
     for (index, sample) in shown.samples.iter().enumerate().take(wanted) {
         let original = pictures.len();

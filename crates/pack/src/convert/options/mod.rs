@@ -30,6 +30,7 @@ use hsipack_format::arguments::{bytes, one_of};
 use hsipack_format::{Error, Opt, Result, remedy};
 use hsipack_source::BandPattern;
 use hsipack_source::labels::{self, Resampling};
+use hsipack_store::threads::cores;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
@@ -306,10 +307,6 @@ pub struct ConvertOptions {
 
 /// The default of [`ConvertOptions::buffer_size`].
 pub(super) const BUFFER: usize = 256 << 20;
-
-pub(super) fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
 
 impl Default for ConvertOptions {
     fn default() -> Self {

@@ -7,6 +7,7 @@ use std::time::Instant;
 use hsipack_format::arguments::bytes;
 use hsipack_format::{Command, Error, ErrorKind, Opt, Result, remedy};
 use hsipack_store::folder::partial;
+use hsipack_store::threads::cores;
 use hsipack_store::{Dataset, mirror};
 use serde::Serialize;
 
@@ -15,7 +16,7 @@ use super::part::Part;
 #[cfg(feature = "clap")]
 use crate::convert::arguments;
 use crate::convert::engine;
-use crate::convert::options::{BUFFER, ConvertOptions, cores};
+use crate::convert::options::{BUFFER, ConvertOptions};
 use crate::convert::plan::Plan;
 use crate::convert::run;
 use crate::convert::staging::{Claim, Staging, is_begun, recorded};
