@@ -183,7 +183,7 @@ fn masks_are_laid_over_the_second_picture() {
     let ids = write_mask(folder.path(), "m", 2, 2, &[0, 1, 2, 0]);
     let output = folder.path().join("a.png");
     let mut options = options(&path, output.clone());
-    options.mask = Some(ids.display().to_string());
+    options.mask_file = Some(ids.display().to_string());
     preview(&options).unwrap();
     let picture = Picture::read(&output);
     let pixel = |picture_number: usize, row: usize, column: usize| {
@@ -198,7 +198,7 @@ fn masks_are_laid_over_the_second_picture() {
     assert_eq!(pixel(1, 1, 1), [188, 188, 188]);
 
     let wrong = write_mask(folder.path(), "wrong", 2, 3, &[0; 6]);
-    options.mask = Some(wrong.display().to_string());
+    options.mask_file = Some(wrong.display().to_string());
     let error = preview(&options).unwrap_err().to_string();
     assert!(error.contains("wrong.npy: the mask has 2x3 pixels, but the cube has 2x2"), "{error}");
 }
@@ -260,7 +260,7 @@ fn datasets_are_drawn_as_sheets_and_by_sample() {
     preview(&options).unwrap();
     let packed = Picture::read(&output);
     let mut direct = self::options(&inputs[3], folder.path().join("direct.png"));
-    direct.mask = Some(folder.path().join("cube3_m.npy").display().to_string());
+    direct.mask_file = Some(folder.path().join("cube3_m.npy").display().to_string());
     preview(&direct).unwrap();
     let direct = Picture::read(&direct.output);
     for (x, y) in [(LEFT, TOP), (LEFT + 479, TOP + 239), (LEFT + 496 + 200, TOP + 10)] {
@@ -283,6 +283,7 @@ fn mistakes_are_named() {
     let good = options(&path, folder.path().join("a.png"));
     check(&PreviewOptions { output: "a.jpg".into(), ..good.clone() }, "PNG");
     check(&PreviewOptions { sample: Some("0".into()), ..good.clone() }, "leave out sample");
+    check(&PreviewOptions { mask: Some("gt".into()), ..good.clone() }, "with mask_file");
     check(&options(folder.path(), folder.path().join("a.png")), "this folder");
     check(&options(&folder.path().join("no.hdr"), folder.path().join("a.png")), "no.hdr");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left behind");
