@@ -11,7 +11,9 @@ use hsipack_format::arguments::{count, one_of, rate};
 use hsipack_format::names::by_name;
 use hsipack_format::{Opt, remedy};
 use hsipack_read::augment::Pipeline;
-use hsipack_read::plan::{Crop, CropKind, DEFAULT_BATCH_SIZE, Order, Patches, WindowOption};
+#[cfg(feature = "clap")]
+use hsipack_read::plan::DEFAULT_BATCH_SIZE;
+use hsipack_read::plan::{Crop, CropKind, Order, Patches, WindowOption};
 use hsipack_read::store::{Link, StoreKind};
 use hsipack_read::{CacheKind, Dataset, DeviceOptions, LoaderOptions};
 use serde::{Deserialize, Serialize};
@@ -23,6 +25,7 @@ use crate::arguments;
 use crate::device::TrainingLibrary;
 use crate::step::{StepKind, Trainer};
 use crate::{Error, Result};
+#[cfg(feature = "clap")]
 use hsipack_store::threads::cores;
 
 /// A packed dataset, the options for reading it, the training step, and how much is measured: the options of `hsipack
