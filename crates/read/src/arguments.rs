@@ -86,8 +86,7 @@ impl FromArgMatches for WindowOption {
         let parsed = kind.parse::<CropKind>().map_err(|error| error.to_string());
         let parsed = parsed.and_then(|kind| Ok(CropSize { kind, size: pixels(size)? }));
         parsed.map(|size| Self(Some(size))).map_err(|error| {
-            let text =
-                format!("invalid value for '--windows': {error}, as in --windows random 64x64\n");
+            let text = format!("invalid value for '--windows': {error}; such as random 64x64\n");
             clap::Error::raw(ErrorKind::ValueValidation, text)
         })
     }

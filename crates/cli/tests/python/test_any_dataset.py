@@ -677,7 +677,10 @@ def test_files_of_classes_are_not_cubes(hsipack: Hsipack, tmp_path: Path) -> Non
     pattern = "organs:{class}={dir}/{stem}_{class}.npy"
     report = hsipack.convert(folder, "--mask", pattern, out=out)
     check(out, {"a": SERIES[0]})
-    assert any("2 inputs are masks, targets or references" in note for note in report["notes"])
+    assert any(
+        "2 inputs are masks, targets, further images or references" in note
+        for note in report["notes"]
+    )
 
 
 def test_files_of_one_name_with_other_values_are_two_cubes(

@@ -601,7 +601,14 @@ def test_a_header_of_another_image_is_not_used(hsipack: Hsipack, tmp_path: Path)
     report = hsipack.convert(tmp_path / "a.tif", out=tmp_path / "out")
     assert any("a.hdr is not used: it describes 4x5x7" in note for note in report["notes"])
     assert report["stacks"] == [
-        {"name": "4x5x6", "cubes": 1, "wavelengths": None, "masks": [], "targets": []},
+        {
+            "name": "4x5x6",
+            "cubes": 1,
+            "wavelengths": None,
+            "masks": [],
+            "targets": [],
+            "images": [],
+        },
     ]
 
 

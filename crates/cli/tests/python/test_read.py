@@ -850,7 +850,7 @@ def test_options_that_do_not_fit_name_the_remedy(
     ("words", "tells"),
     [
         (["--windows", "random", "8", "--windows", "grid", "8"], "cannot be used multiple times"),
-        (["--windows", "8x8", "random"], "--windows random 64x64"),
+        (["--windows", "8x8", "random"], "such as random 64x64"),
         (["--windows", "middle", "8x8"], "random, center, grid"),
         (["--crops-per-cube", "2"], "--windows <"),
         (["--grid-step", "2"], "--windows <"),
