@@ -182,8 +182,8 @@ class Case:
         keys = [(sample * 7 + number, sample % 2) for sample in range(samples)]
         _, self.drawn = self.pipeline.augment(*self.given(self.image), number, keys, 2)
 
-    def given(self, image: Tensor) -> tuple[Any, list[tuple[str, Any]]]:
-        masks = [(f"mask{place}", mask.__dlpack__()) for place, mask in enumerate(self.masks)]
+    def given(self, image: Tensor) -> tuple[Any, list[tuple[str, Any, bool]]]:
+        masks = [(f"mask{n}", mask.__dlpack__(), False) for n, mask in enumerate(self.masks)]
         return image.__dlpack__(), masks
 
     def by(self, through: str | None, image: Tensor) -> tuple[Tensor, list[Tensor]]:

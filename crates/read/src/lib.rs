@@ -12,7 +12,7 @@
 //! ```no_run
 //! use hsipack_read::{Dataset, Loader, LoaderOptions};
 //!
-//! let dataset = Dataset::open("tissue.hsipack".as_ref())?;
+//! let dataset = Dataset::open("tissue.hsipack")?;
 //! let mut loader = Loader::new(&dataset, LoaderOptions::new(6))?;
 //! while let Some(batch) = loader.next_batch() {
 //!     let batch = batch?;
