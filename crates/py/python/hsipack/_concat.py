@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,8 +47,10 @@ class Concat:
             for dataset in datasets
         ]
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise _renamed.attribute(self, name, {"classes": "label_names"})
+    @property
+    def classes(self) -> list[Any]:
+        """The same as :attr:`label_names`, by the name that published programs use."""
+        return self.label_names
 
     @property
     def label_names(self) -> list[Any]:

@@ -41,15 +41,6 @@ def constructor(kind: type, **new: str) -> None:
     setattr(kind, "__init__", initialize)  # noqa: B010
 
 
-def attribute(thing: object, name: str, new: Mapping[str, str]) -> AttributeError:
-    """The error for an attribute that is not there, or that had another name."""
-    kind = type(thing).__name__
-    text = f"{kind!r} object has no attribute {name!r}"
-    if name in new:
-        text += f"; write .{new[name]}"
-    return AttributeError(text, name=name, obj=thing)
-
-
 def _refuse(
     function: Callable[..., Any], named: Mapping[str, object], new: Mapping[str, str]
 ) -> None:

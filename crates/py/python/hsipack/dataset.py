@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -502,8 +502,10 @@ class Dataset(Base):
         """
         return _tables.to_arrow(self.samples, columns)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise _renamed.attribute(self, name, {"classes": "label_names"})
+    @property
+    def classes(self) -> list[Any]:
+        """The same as :attr:`label_names`, by the name that published programs use."""
+        return self.label_names
 
     @property
     def label_names(self) -> list[Any]:
