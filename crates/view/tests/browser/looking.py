@@ -66,7 +66,7 @@ class View:
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("request", lambda request: self.requests.append(request.url))
         page.on("dialog", self._dialog)
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(8000)
 
     def _dialog(self, dialog: Dialog) -> None:
         self.dialogs.append(dialog.message)
