@@ -32,7 +32,13 @@ function clear() { alert.replaceChildren(); }
 /** The state that the address shows. It is written with a delay, because browsers allow only a few writes per second. */
 /** @type {import('./state.js').Overview | import('./state.js').CubeView | import('./state.js').TrainingView} */
 let state = overview();
-const write_ = debounced(() => history.replaceState(null, '', write(state)), 150);
+/** The address that belongs to the state. If the browser has another one, that is opened next, and must not be overwritten. */
+let address = '';
+const write_ = debounced(() => {
+  if (location.hash !== address) return;
+  history.replaceState(null, '', write(state));
+  address = location.hash;
+}, 150);
 const save = Object.assign((next) => { state = next; write_(); }, { now: () => write_.now() });
 
 /** What the server says about the dataset or the cubes. @type {any} */
@@ -71,7 +77,8 @@ async function route() {
   open?.stop();
   open = null;
   clear();
-  state = read(location.hash);
+  address = location.hash;
+  state = read(address);
   const page = { about, main, fail: (error, again) => { if (!signal.aborted) fail(error, again); }, clear, save, signal,
     focused: null, overviewHash: () => overviewHash, neighbours };
   try {

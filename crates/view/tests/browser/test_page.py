@@ -77,6 +77,20 @@ def test_odd_links_show_what_there_is(view: View) -> None:
     assert alert.count() == 0
 
 
+def test_a_link_that_is_followed_is_not_overwritten_by_what_was_open(view: View) -> None:
+    view.expected = ["404"]
+    view.cube(0)
+    # The state of the cube is still to be written when the address changes, and the click writes it.
+    view.page.get_by_label("Low percentile, black").fill("7")
+    view.page.evaluate("""() => {
+        document.activeElement.dispatchEvent(new Event("change", { bubbles: true }));
+        location.hash = "#cube/123456";
+        document.body.click();
+    }""")
+    view.page.locator(".alert").wait_for()
+    assert view.hash() == "#cube/123456"
+
+
 def test_everything_is_done_by_keys(view: View, small: list[Scene]) -> None:
     view.expected = ["422"]
     view.overview()
