@@ -80,7 +80,7 @@ def test_odd_links_show_what_there_is(view: View) -> None:
 def test_a_link_that_is_followed_is_not_overwritten_by_what_was_open(view: View) -> None:
     view.expected = ["404"]
     view.cube(0)
-    # The state of the cube is still to be written when the address changes, and the click writes it.
+    # What was changed is still to be written when the address changes, and the click writes it.
     view.page.get_by_label("Low percentile, black").fill("7")
     view.page.evaluate("""() => {
         document.activeElement.dispatchEvent(new Event("change", { bubbles: true }));
