@@ -21,6 +21,8 @@ export function spectraSection(session) {
   const hint = el('p', { class: 'muted hint' },
     'Click a pixel to pin its spectrum. To pin a mean, drag with Shift held, or choose Rectangle.');
   const list = el('ol', { class: 'pins' });
+  /** @type {{node: any, update: (pin: Pin) => void}[]} the entries of the list */
+  const entries = [];
   const dashed = el('p', { class: 'muted small' });
   const group = unique('chosen');
   const angle = el('input', { type: 'checkbox', onchange: () => session.showAngle(angle.checked) });
@@ -65,9 +67,6 @@ export function spectraSection(session) {
     }));
   }
 
-  const change = (index, patch) =>
-    view.set({ pins: view.state.pins.map((pin, at) => (at === index ? { ...pin, ...patch } : pin)) });
-
   function remove(index) {
     const { pins, chosen } = view.state;
     say(`Removed ${pins[index].name}`);
@@ -78,22 +77,39 @@ export function spectraSection(session) {
     (list.querySelectorAll('.remove')[Math.min(index, left.length - 1)] ?? session.picture.canvas).focus();
   }
 
-  function entry(pin, index) {
-    const spectrum = found.get(keyOf(cube.id, pin));
-    const of = spectrum instanceof Error ? 'failed' : !spectrum ? 'loading…'
-      : spectrum.pixels > 1 ? `mean ± std of ${count(spectrum.pixels)} pixels` : '';
-    return el('li', {},
-      el('input', { type: 'radio', name: group, checked: index === view.state.chosen, 'aria-label': `Choose ${pin.name}`,
-        onchange: () => view.set({ chosen: index }) }),
-      el('input', { type: 'color', value: pin.colour, 'aria-label': `Colour of ${pin.name}`,
-        onchange: (event) => change(index, { colour: event.target.value }) }),
-      el('b', { class: 'index', 'aria-hidden': 'true' }, String(index + 1)),
-      el('div', { class: 'what' },
-        el('input', { class: 'name', value: pin.name, maxlength: 80, 'aria-label': `Name of spectrum ${index + 1}`,
-          onchange: (event) => change(index, { name: event.target.value.trim() || regionName(pin) }) }),
-        el('span', { class: 'muted small' }, pin.name === regionName(pin) ? of : [regionName(pin), of].filter(Boolean).join('; '))),
-      el('button', { type: 'button', class: 'quiet remove', 'aria-label': `Remove ${pin.name}`, title: 'Remove',
-        onclick: () => remove(index) }, '×'));
+  /**
+   * An entry of the list, and how it shows another pin. Entries stay while spectra arrive: a box that is taken away loses
+   * what the user is typing.
+   */
+  function entry(index) {
+    const change = (patch) =>
+      view.set({ pins: view.state.pins.map((pin, at) => (at === index ? { ...pin, ...patch } : pin)) });
+    const radio = el('input', { type: 'radio', name: group, onchange: () => view.set({ chosen: index }) });
+    const colour = el('input', { type: 'color', onchange: () => change({ colour: colour.value }) });
+    const name = el('input', { class: 'name', maxlength: 80, 'aria-label': `Name of spectrum ${index + 1}`,
+      onchange: () => {
+        const pin = view.state.pins[index];
+        // Its pin may be gone already: a box that is taken away still tells what was typed.
+        if (pin) change({ name: name.value = name.value.trim() || regionName(pin) });
+      } });
+    const of = el('span', { class: 'muted small' });
+    const gone = el('button', { type: 'button', class: 'quiet remove', title: 'Remove', onclick: () => remove(index) }, '×');
+    let shown = null;
+    const update = (pin) => {
+      const spectrum = found.get(keyOf(cube.id, pin));
+      const note = spectrum instanceof Error ? 'failed' : !spectrum ? 'loading…'
+        : spectrum.pixels > 1 ? `mean ± std of ${count(spectrum.pixels)} pixels` : '';
+      radio.checked = index === view.state.chosen;
+      radio.setAttribute('aria-label', `Choose ${pin.name}`);
+      colour.value = pin.colour;
+      colour.setAttribute('aria-label', `Colour of ${pin.name}`);
+      if (shown !== pin.name) name.value = shown = pin.name;
+      of.textContent = pin.name === regionName(pin) ? note : [regionName(pin), note].filter(Boolean).join('; ');
+      gone.setAttribute('aria-label', `Remove ${pin.name}`);
+    };
+    const node = el('li', {}, radio, colour, el('b', { class: 'index', 'aria-hidden': 'true' }, String(index + 1)),
+      el('div', { class: 'what' }, name, of), gone);
+    return { node, update };
   }
 
   function show() {
@@ -105,14 +121,12 @@ export function spectraSection(session) {
     dashed.hidden = !session.side || pins.length === 0;
     csv.disabled = shown.length === 0;
     angle.checked = view.state.angle && !view.state.map;
-    // While the user types a name, the focus stays in its box.
-    if (!list.contains(document.activeElement) || list.children.length !== pins.length) {
-      list.replaceChildren(...pins.map(entry));
-    } else {
-      const at = [...list.querySelectorAll('input,button')].indexOf(/** @type {any} */ (document.activeElement));
-      list.replaceChildren(...pins.map(entry));
-      /** @type {any} */ (list.querySelectorAll('input,button')[at])?.focus();
+    for (const { node } of entries.splice(pins.length)) node.remove();
+    while (entries.length < pins.length) {
+      entries.push(entry(entries.length));
+      list.append(entries[entries.length - 1].node);
     }
+    pins.forEach((pin, index) => entries[index].update(pin));
     if (!shown.length && !chart.data) return;
     chart.show({
       ...bandAxis(cube), lines: shown, marks: session.bandMarks(), table: bandTable(cube, shown),

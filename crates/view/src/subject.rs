@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hsipack_format::{Command, Error, Result, Sample, Samples, remedy};
 use hsipack_pack::convert::plan::open_source;
 use hsipack_pack::convert::{MaskGroup, MaskOption, ValueOptions, mask_groups};
-use hsipack_pack::input::{self, Input};
+use hsipack_pack::input::Input;
 use hsipack_pack::physical::Cube;
+use hsipack_pack::search;
 use hsipack_pack::target::Target;
 use hsipack_source::Source;
 use hsipack_store::remote::is_url;
@@ -75,7 +76,7 @@ impl Subject {
             Err(error) if is_url(Path::new(path)) => return Err(error),
             // If there are several cubes, each is opened when it is shown. Otherwise report what is wrong with the one.
             Err(error) => {
-                match (input::expand(&[path.to_owned()], &[], &values), Path::new(path).is_dir()) {
+                match (search::expand(&[path.to_owned()], &[], &values), Path::new(path).is_dir()) {
                     (Ok(inputs), is_folder) if inputs.len() > 1 || is_folder => {
                         cubes(inputs, Vec::new())
                     }

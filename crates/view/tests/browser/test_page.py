@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -62,6 +63,29 @@ def test_a_link_opens_the_same_view_elsewhere(view: View, browser: Browser) -> N
         # Either picture may be drawn again.
         until(lambda: bool(np.array_equal(looks(other), looks(view))))
         assert other.hash() == link[link.index("#") :]
+
+
+def test_a_name_may_be_typed_while_spectra_arrive(view: View) -> None:
+    view.cube(1, "at=12,16,16")
+    page = view.page
+    waiting: list[Route] = []
+    page.route(re.compile(r"/spectrum\?"), lambda route: waiting.append(route))
+    view.click(AT, (5, 7))
+    view.wait(lambda: len(waiting) == 1)
+    name = page.get_by_label("Name of spectrum 1")
+    name.fill("half a na")
+    waiting[0].continue_()
+    page.locator(".pins").get_by_text("loading…").wait_for(state="detached")
+    assert name.input_value() == "half a na"
+    assert name.evaluate("(node) => node === document.activeElement")
+    name.press_sequentially("me")
+    name.press("Enter")
+    assert view.table("spectra", 3)[0][2] == "half a name"
+    # Without a name, a spectrum is called after its pixel.
+    name.fill(" ")
+    name.press("Enter")
+    assert name.input_value() == "row 5, column 7"
+    assert view.table("spectra", 3)[0][2] == "row 5, column 7"
 
 
 def test_odd_links_show_what_there_is(view: View) -> None:
