@@ -11,7 +11,8 @@ use std::path::Path;
 use hsipack_format::{Error, ErrorKind};
 
 use super::cloud::Cloud;
-use super::hub;
+use super::hub::repository::{Repository, TOKEN};
+use super::url::{Address, Scheme};
 
 /// Why an object, or a span of it, could not be fetched. It can be cloned for several readers that wait for the same
 /// span.
@@ -116,7 +117,7 @@ impl Failure {
     }
 
     fn of_doing(&self, doing: &str, url: &Path) -> Error {
-        if let Some(error) = hub::error_of(self, doing, url) {
+        if let Some(error) = hub_error(self, doing, url) {
             return error;
         }
         let io = |what: &str| Error::new(ErrorKind::Io, format!("{doing}: {what}")).at(url);
@@ -151,6 +152,29 @@ impl Failure {
                 .at(url)
                 .with_remedy("raise the memory limit"),
         }
+    }
+}
+
+/// The error of a request for a file of the Hub, if it needs other words than those of other servers.
+fn hub_error(failure: &Failure, doing: &str, url: &Path) -> Option<Error> {
+    let authority = Address::of(url).ok().filter(|address| address.scheme == Scheme::Hf)?.authority;
+    let repository = Repository::of_authority(&authority)?;
+    match failure {
+        Failure::Missing => {
+            let source =
+                std::io::Error::new(std::io::ErrorKind::NotFound, "the Hub has no such file");
+            Some(Error::io(url, doing, source).with_remedy(format!(
+                "check the path and the revision; {}/tree/{} lists the files",
+                repository.page(),
+                repository.encoded_revision()
+            )))
+        }
+        Failure::Denied(status) => Some(
+            Error::new(ErrorKind::Io, format!("{doing}: the Hub refuses ({status})"))
+                .at(url)
+                .with_remedy(format!("{TOKEN}, {}", repository.page())),
+        ),
+        _ => None,
     }
 }
 

@@ -10,7 +10,8 @@
 //! | `auth.rs` | looking up credentials, and what to say if there are none |
 //! | `cloud.rs` | the clouds, and where their clients find credentials |
 //! | `profile.rs` | the profile that the AWS tools would use |
-//! | `hub.rs` | the Hugging Face Hub: its addresses, tokens and commits |
+//! | `hub/` | the Hugging Face Hub: its addresses, tokens and commits |
+//! | `client.rs`, `clients.rs` | clients of servers, and how they are made from options and the environment |
 //! | `network.rs` | the threads and connections of this process |
 //! | `object.rs` | one object: its version, spans of its bytes; retries |
 //! | `failure.rs` | failures, as errors without secrets |
@@ -23,6 +24,8 @@
 //! The store for loaders, which reads ahead, is [`RemoteStore`](crate::stores::RemoteStore).
 
 mod auth;
+mod client;
+mod clients;
 mod cloud;
 mod failure;
 mod hub;
@@ -128,7 +131,7 @@ pub(crate) fn missing(url: &Path) -> Error {
 /// If it is one of these, or not a URL.
 pub fn check_folder(url: &Path) -> Result<()> {
     let address = url::Address::of(url)?;
-    if address.key.as_ref().is_empty() && !hub::is_hub(url) {
+    if address.key.as_ref().is_empty() && !url::is_hub(url) {
         return Err(Error::unsupported("a whole bucket cannot be a dataset")
             .at(url)
             .with_remedy("name a folder in it, such as s3://BUCKET/scans.hsipack"));

@@ -8,8 +8,9 @@ use hsipack_format::{Error, Result};
 use object_store::path::Path as Key;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt};
 
+use super::client::Client;
 use super::failure::Failure;
-use super::network::{self, Client};
+use super::network;
 use super::retry::RetryClock;
 use super::url::Address;
 use crate::memory;

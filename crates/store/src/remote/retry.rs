@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::failure::Failure;
-use super::network::MAX_OUTAGE;
 
+/// How long a server may be unreachable or answer with errors, in the middle of reading, before this is an error.
+pub(super) const MAX_OUTAGE: Duration = Duration::from_secs(150);
 /// The first pause before a retry. Each pause is twice as long as the one before, up to the longest.
 const PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);

@@ -5,7 +5,7 @@ use std::path::Path;
 use hsipack_format::{Error, Result};
 use object_store::path::Path as Key;
 
-use super::hub::Repository;
+use super::hub::repository::Repository;
 
 /// Kinds of servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,6 +37,11 @@ impl Scheme {
 /// or `https://`.
 pub fn is_url(path: &Path) -> bool {
     split(path).is_some()
+}
+
+/// Whether a path is a URL of the Hub.
+pub(super) fn is_hub(path: &Path) -> bool {
+    Address::of(path).is_ok_and(|address| address.scheme == Scheme::Hf)
 }
 
 /// The scheme, and the part after `://`.

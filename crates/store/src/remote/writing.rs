@@ -9,11 +9,11 @@ use object_store::path::Path as Key;
 use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
 use super::failure::Failure;
-use super::hub;
 use super::network;
 use super::object::Object;
 use super::reading::below;
 use super::retry::RetryClock;
+use super::url::is_hub;
 use crate::regular_file;
 
 /// Writes `content` to `url` and replaces any object there.
@@ -125,7 +125,7 @@ pub(super) fn to_write(url: &Path) -> Result<Object> {
     let object = Object::at(url)?;
     match object.client.parts {
         Some(_) => Ok(object),
-        None if hub::is_hub(url) => Err(Error::unsupported("hsipack does not write to the Hugging Face Hub")
+        None if is_hub(url) => Err(Error::unsupported("hsipack does not write to the Hugging Face Hub")
             .at(url)
             .with_remedy("write to a folder on this machine, and upload it with `hf upload`, as the page on publishing shows")),
         None => Err(Error::unsupported("plain web servers do not accept files")

@@ -578,6 +578,20 @@ mod alone {
     }
 
     #[test]
+    fn on_a_slow_link_processes_wait_for_each_other_from_the_start() {
+        // The first requests of both take longer than a reader would wait if it knew nothing about the link.
+        let shared = Shared::new(|_| Fault::Late(Duration::from_millis(1300)));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                let process = shared.open(1 << 30);
+                scope.spawn(move || process.read(0..40));
+            }
+        });
+        let fetched = shared.fetched() as f64 / (40 * BLOCK) as f64;
+        assert!(fetched <= 1.1, "{fetched}");
+    }
+
+    #[test]
     fn blocks_that_appear_in_the_cache_after_they_were_requested_are_not_fetched() {
         let late = Arc::new(AtomicBool::new(false));
         let is_late = late.clone();
@@ -660,20 +674,6 @@ fn readers_do_not_wait_for_a_disk_that_takes_nothing() {
     // A few waits, not one for each block.
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     drop(total);
-}
-
-#[test]
-fn on_a_slow_link_processes_wait_for_each_other_from_the_start() {
-    // The first requests of both take longer than a reader would wait if it knew nothing about the link.
-    let shared = Shared::new(|_| Fault::Late(Duration::from_millis(1300)));
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            let process = shared.open(1 << 30);
-            scope.spawn(move || process.read(0..40));
-        }
-    });
-    let fetched = shared.fetched() as f64 / (40 * BLOCK) as f64;
-    assert!(fetched <= 1.1, "{fetched}");
 }
 
 #[test]
