@@ -12,8 +12,8 @@ use std::sync::Arc;
 use hsipack_format::{CubeShape, Error, Opt, Result, remedy};
 use regex::Regex;
 
-use crate::listing::Recent;
 use crate::mosaic::open_frame;
+use crate::recent::Recent;
 use crate::{Access, CubeInfo, OpenOptions, RowBuffer, Scaling, Source};
 
 /// The most files of a cube that stay open.
@@ -348,7 +348,7 @@ impl BandsOfCube {
             return Err(Error::conflict("there is no band").at(folder));
         };
         let shape = CubeShape { bands: self.files.len(), ..first.shape };
-        crate::detect::check_size(shape, first.dtype).map_err(|error| error.at(folder))?;
+        crate::cube_size::check_size(shape, first.dtype).map_err(|error| error.at(folder))?;
         let format = format!("{}, a file for each band", first.format);
         let mut info = CubeInfo::new(format, shape, first.dtype, &first.files[0]);
         // Files of bands come first, in the order of the bands; others, such as headers, after them.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use hsipack_format::{CubeShape, DType, Error, Result};
+use hsipack_format::{Error, Result};
 use hsipack_store::bounded_read;
 use hsipack_store::mirror::{self, Pin};
 
@@ -13,15 +13,12 @@ use super::{
     jpeg2000, matlab, numpy, png, products, tiff, tivita, zarr,
 };
 use crate::container::Visitor;
+use crate::cube_size::check_row;
 use crate::reader::Described;
 use crate::spectra_table;
 
 /// How many bytes at the start of a file the formats see.
 const HEAD: u64 = 4096;
-/// The most bytes that a row of a cube may take, because at least one row is read at a time. Only damaged or crafted files
-/// declare more.
-pub(super) const MAX_ROW: u64 = 2 << 30;
-
 /// Endings of archives that are not searched for cubes.
 const UNREAD: [&str; 12] = [
     ".7z", ".rar", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tar.lz4", ".tar.z",
@@ -243,35 +240,6 @@ fn is_json(head: &[u8]) -> bool {
     matches!((first, second), (b'{', Some(b'"' | b'}')) | (b'[', Some(b'{' | b'[' | b']')))
 }
 
-/// Refuses cubes with too many values to count, or with rows too large for memory. Readers call this if they must know it
-/// before they finish opening a file.
-pub(super) fn check_size(shape: CubeShape, dtype: DType) -> Result<()> {
-    match shape.checked_values().is_some() && row_fits(shape, dtype) {
-        true => Ok(()),
-        false => Err(Error::unsupported(format!("a cube of {shape} {dtype} values is too large"))),
-    }
-}
-
-fn row_fits(shape: CubeShape, dtype: DType) -> bool {
-    let values = shape.columns.checked_mul(shape.bands);
-    let row = values.and_then(|values| values.checked_mul(dtype.size()));
-    row.is_some_and(|row| row as u64 <= MAX_ROW)
-}
-
-/// Refuses rows larger than `MAX_ROW`, which even a valid file can hold in a few MB of compressed data.
-fn check_row(info: &CubeInfo) -> Result<()> {
-    let CubeShape { columns, bands, .. } = info.shape;
-    match row_fits(info.shape, info.dtype) {
-        true => Ok(()),
-        false => Err(Error::unsupported(format!(
-            "a row of {columns} columns x {bands} bands takes more than 2 GiB"
-        ))
-        .with_remedy(
-            "check that the file is what it should be, or cut the cube into smaller ones",
-        )),
-    }
-}
-
 /// Whether a file may hold the raw data of a header elsewhere: it is of no other format, and has no header beside it.
 fn is_raw(path: &Path, format: Option<&Format>) -> bool {
     format.is_none_or(|format| std::ptr::fn_addr_eq(format.open, open_envi as Open))
@@ -359,21 +327,5 @@ pub fn other(path: &Path) -> Other {
     Other {
         format: foreign.or_else(picture).or_else(raw),
         way_out: jpeg2000.or_else(|| foreign::way_out(path, &head)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_that_no_memory_holds_are_refused() {
-        let check = |columns, bands| {
-            let shape = CubeShape::new(1, columns, bands);
-            check_row(&CubeInfo::new("test", shape, DType::F64, "a"))
-        };
-        assert!(check(1 << 20, 256).is_ok());
-        assert!(check(1 << 20, 257).is_err());
-        assert!(check(usize::MAX, 2).is_err());
     }
 }

@@ -17,7 +17,7 @@ use std::path::Path;
 use hsipack_format::{CubeShape, DType, Error, Opt, Result, remedy};
 use hsipack_store::memory;
 
-use super::detect::{MAX_ROW, check_size};
+use super::cube_size::{MAX_ROW, check_size};
 use super::flat::{ByteSource, FileBytes};
 use super::variables::refuse_variable;
 use super::{Access, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Source, envi};

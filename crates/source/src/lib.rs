@@ -34,7 +34,7 @@
 //! [`products`] says what the numbers of a sensor's product mean, in any format: one file per product.
 //!
 //! `reader.rs` is the trait [`Source`], `cube_info.rs` what a source says about its cube. Several formats share these files.
-//! `flat.rs` is the engine for every format that is one n-d array in a stretch of bytes.
+//! `flat/` is the engine for every format that is one n-d array in a stretch of bytes.
 //! `side_file.rs` adds what GDAL's side files say, and `spectrum_text.rs` reads spectra in texts.
 //! `radiometry.rs` reads background and gain of each column from files that hold them. `variables.rs` picks the cube among
 //! the arrays of a container, and `joined.rs` makes one cube of several, `band_files.rs` one
@@ -42,7 +42,8 @@
 //! `container/` is the view that HDF5, Zarr, MATLAB and `.npz` share: a tree of arrays with attributes. `meaning/` decides
 //! what these arrays mean: axes, bands, values, location. `wavelengths.rs` knows units,
 //! `georeference.rs` reference systems, and `cf.rs` the grids of NetCDF and Zarr. `xml.rs` parses XML within limits.
-//! `band_list.rs` reads band centres from files of their own. `listing.rs` lists the arrays of a container.
+//! `band_list.rs` reads band centres from files of their own. `listing.rs` lists the arrays of a container, and `recent.rs`
+//! remembers such lists. `quality.rs` opens the quality layers of products, and `cube_size.rs` says how large cubes may be.
 //! `detect.rs` detects the format of a file; a new format is a line there.
 #![deny(missing_docs)]
 
@@ -56,6 +57,7 @@ mod cf;
 mod container;
 mod cube_axes;
 mod cube_info;
+mod cube_size;
 mod detect;
 pub mod envi;
 pub mod flat;
@@ -75,16 +77,18 @@ mod meaning;
 mod mosaic;
 pub mod numpy;
 mod open_options;
-mod parked_streams;
 pub mod png;
 pub mod products;
+mod quality;
 mod radiometry;
 mod reader;
-mod sample_copy;
+mod recent;
+mod release;
 mod side_file;
 mod small_array;
 mod spectra_table;
 mod spectrum_text;
+mod text;
 pub mod tiff;
 pub mod tivita;
 mod variables;
@@ -104,14 +108,16 @@ pub use detect::{
     Other, data_of, is_container_folder, is_cube_file, is_picture, is_raw_data_of,
     is_unread_archive, needs_header, open, other,
 };
-pub use listing::{Listed, Recent, arrays, number_of_samples};
+pub use listing::{Listed, arrays, number_of_samples};
 pub use meaning::AXES_GUESSED;
 pub use mosaic::{Mosaic, demosaic, open_frame};
 pub use open_options::OpenOptions;
 pub use products::{images_of_metadata, is_product_folder};
+pub use quality::{QualityLayers, quality, quality_names};
 pub use reader::{Access, Source, described};
 pub(crate) use reader::{read_band_of_rows, whole_runs};
-pub use sample_copy::release_samples;
+pub use recent::Recent;
+pub use release::release_samples;
 pub use small_array::{SmallArray, small_array};
 pub use spectra_table::SpectraTable;
 #[doc(hidden)]

@@ -8,7 +8,7 @@ use std::path::Path;
 use hsipack_store::{bounded_read, mirror};
 
 use super::CubeInfo;
-use super::envi::decode;
+use super::text::decode;
 use super::tiff::gdal_metadata::GdalMetadata;
 
 /// Metadata of 500 bands take some 200 KB, and their histograms some MB.

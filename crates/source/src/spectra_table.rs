@@ -20,7 +20,7 @@ use csv::{ByteRecord, ReaderBuilder, StringRecord, Trim};
 use hsipack_format::{CubeShape, DType, Error, Result};
 use hsipack_store::bounded_read;
 
-use crate::listing::Recent;
+use crate::recent::Recent;
 use crate::spectrum_text::counts;
 use crate::wavelengths::to_nm;
 use crate::{Access, CubeInfo, RowBuffer, Source};

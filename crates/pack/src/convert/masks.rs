@@ -8,8 +8,7 @@ use hsipack_format::{
     Color, CubeShape, DType, Error, ErrorKind, Geo, MaskValue, Opt, Result, Tile, remedy,
 };
 use hsipack_source::labels::{self, ClassColor, CubeNames, LabelOptions, Resampling};
-use hsipack_source::products::{self, QualityLayers};
-use hsipack_source::{RowBuffer, Source};
+use hsipack_source::{QualityLayers, RowBuffer, Source};
 use hsipack_store::mirror;
 use serde::{Deserialize, Serialize};
 
@@ -264,7 +263,7 @@ impl MaskReader {
     /// Opens the quality layers of the product that the cube belongs to.
     fn of_product(group: &MaskGroup, input: &Input, image: [usize; 2]) -> Result<Self> {
         let (mut layers, mut layer_names) = (Vec::new(), Vec::new());
-        let found = products::quality(&input.file, input.variable.as_deref(), image)?;
+        let found = hsipack_source::quality(&input.file, input.variable.as_deref(), image)?;
         for QualityLayers { names, file, source } in found {
             layers.push((source, Input::of(&file)));
             layer_names.extend(names);

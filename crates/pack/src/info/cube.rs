@@ -1,7 +1,7 @@
 //! Describes a cube in a file.
 
 use hsipack_format::{Geo, Result};
-use hsipack_source::{Scaling, Source, products};
+use hsipack_source::{Scaling, Source};
 use hsipack_store::mirror;
 use serde::Serialize;
 
@@ -98,7 +98,7 @@ impl CubeReport {
             unit: info.unit.clone(),
             class_names: info.class_names.clone(),
             geo: info.geo.clone(),
-            quality_layers: products::quality_names(&input.file, input.variable.as_deref()),
+            quality_layers: hsipack_source::quality_names(&input.file, input.variable.as_deref()),
             values: if quick { None } else { Some(Values::read(source)?) },
             notes: info.notes.iter().map(|note| told(note)).collect(),
         })

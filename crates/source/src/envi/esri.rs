@@ -20,10 +20,11 @@ use std::path::Path;
 use hsipack_format::{CubeShape, DType, Error, Geo, Result};
 use hsipack_store::bounded_read;
 
-use super::fields::{decode, lines, number, shorten};
+use super::fields::{lines, number, shorten};
 use super::header::{Header, Interleave};
 use crate::flat::FlatSource;
 use crate::spectrum_text::number_list;
+use crate::text::decode;
 use crate::wavelengths::to_nm;
 use crate::{Exposure, Scaling, georeference};
 

@@ -7,16 +7,6 @@ use hsipack_format::{Error, Result};
 
 pub(super) use crate::spectrum_text::number;
 
-/// Decodes header text as UTF-8, or as Latin-1 if it is not valid UTF-8 (because of a `µ`, or a
-/// name in `description`).
-pub(crate) fn decode(bytes: &[u8]) -> String {
-    let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
-    match std::str::from_utf8(bytes) {
-        Ok(text) => text.to_owned(),
-        Err(_) => bytes.iter().copied().map(char::from).collect(),
-    }
-}
-
 /// The trimmed lines of a text, without blank lines and comments. Line endings of any system work.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.split(['\n', '\r'])

@@ -19,12 +19,13 @@ use hsipack_format::{Color, CubeShape, DType, Error, Geo, Result};
 
 use super::bands::{class_colors, class_names, good_bands, names, spectral_axis};
 use super::esri;
-use super::fields::{Fields, decode, is_first_line, lines, number, shorten, tokens};
+use super::fields::{Fields, is_first_line, lines, number, shorten, tokens};
 use super::map_info;
 use crate::container::plain;
 use crate::flat::FlatSource;
 use crate::meaning::{missing, scaling};
 use crate::spectrum_text::number_list;
+use crate::text::decode;
 use crate::{AxisOrder, CubeInfo, Exposure, Scaling};
 
 /// How the bands of a cube lie in its file.

@@ -30,7 +30,7 @@ use flate2::read::MultiGzDecoder;
 use hsipack_format::{CubeShape, Error, Opt, Result, remedy};
 use hsipack_store::{bounded_read, mirror};
 
-pub(super) use self::fields::{Fields, decode, tokens};
+pub(super) use self::fields::{Fields, tokens};
 use self::header::{Header, Interleave, Kind};
 use self::search::{file_name, find_data, has_suffix, header_names};
 use crate::flat::{FileBytes, FlatLayout, FlatSource, StreamBytes};

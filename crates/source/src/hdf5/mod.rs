@@ -35,7 +35,7 @@ use self::file::damaged;
 use self::meaning::Meaning;
 use self::tree::{Entry, Tree, Values};
 use crate::container::Visitor;
-use crate::listing::Recent;
+use crate::recent::Recent;
 use crate::{CubeInfo, OpenOptions, Source, joined, products};
 
 const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";

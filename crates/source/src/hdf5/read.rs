@@ -15,9 +15,9 @@ use hsipack_format::{CubeShape, DType, Error, ErrorKind, Result};
 
 use super::file::damaged;
 use super::inflate::with_chunks_of;
+use crate::flat::sample_copy::{BLOCK_BYTES, Failure, Interleaved, SampleCopy};
 use crate::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, SampleAxis, permute};
 use crate::meaning::Placed;
-use crate::sample_copy::{BLOCK_BYTES, Failure, Interleaved, SampleCopy};
 use crate::{Access, CubeInfo, RowBuffer, Source};
 
 /// The source of `cube`. An error if its dataset needs a filter that is missing, or the file is too

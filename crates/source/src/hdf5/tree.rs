@@ -23,7 +23,7 @@ use hsipack_format::{DType, Error, Result};
 use super::file::{damaged, open_file};
 use super::storage;
 use crate::container::{self, ArrayEntry, Attributes as _, Value, parent, plain};
-use crate::listing::{MANY_ARRAYS, Recent};
+use crate::recent::{MANY_ARRAYS, Recent};
 
 const MAX_DEPTH: usize = 32;
 const MAX_GROUPS: usize = 10_000;

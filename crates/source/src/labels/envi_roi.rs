@@ -13,7 +13,8 @@ use super::crs::Conversion;
 use super::shapes::{Kind, Labelled, Shape};
 use super::vector::{Budget, in_pixels, not_in_the_cube, not_placed};
 use super::{LabelOptions, color_table};
-use crate::{CubeInfo, Source, envi, georeference, xml};
+use crate::text::decode;
+use crate::{CubeInfo, Source, georeference, xml};
 
 /// How the text of ENVI Classic begins.
 const TITLE: &str = "; ENVI Output of ROIs";
@@ -57,7 +58,7 @@ pub(super) fn open(path: &Path, options: &LabelOptions<'_>) -> Result<Box<dyn So
         return Err(Error::unsupported(format!("regions have no class {attribute:?}"))
             .with_remedy("regions are classes by their names; leave out what follows '::'"));
     }
-    let text = envi::decode(&bounded_read::read(path, MAX_TEXT_BYTES)?);
+    let text = decode(&bounded_read::read(path, MAX_TEXT_BYTES)?);
     let Regions { size, regions } = parse(&text)?;
     let [rows, columns] = options.image;
     if let Some(size) = size.filter(|size| *size != options.image) {

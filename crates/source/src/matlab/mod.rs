@@ -26,8 +26,8 @@ use hsipack_store::bounded_read;
 use self::v5::{Content, Numbers, Variable};
 use crate::container::{self, ArrayEntry, Attributes, Container, NoAttributes, Value, Visitor};
 use crate::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, SampleAxis, StreamBytes};
-use crate::listing::{MANY_ARRAYS, Recent};
 use crate::meaning::{Known, Placed, Subject};
+use crate::recent::{MANY_ARRAYS, Recent};
 use crate::variables::{self, Candidate, Role};
 use crate::{Axes, Axis, AxisOrder, CubeInfo, OpenOptions, Source};
 

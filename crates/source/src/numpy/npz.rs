@@ -15,8 +15,8 @@ use crate::container::{
     ArrayEntry, Attributes, Container, NoAttributes, Value, Visitor, name_of, parent,
 };
 use crate::flat::{FileBytes, FlatSource, StreamBytes};
-use crate::listing::{MANY_ARRAYS, Recent};
 use crate::meaning::{Known, Subject};
+use crate::recent::{MANY_ARRAYS, Recent};
 use crate::variables::{self, Candidate};
 use crate::{CubeInfo, OpenOptions, Source};
 

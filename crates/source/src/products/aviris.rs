@@ -25,9 +25,9 @@ use super::delivery::{FileName, Found, Part, is_there};
 use super::dlr::{disagree, unusable};
 use super::layout::{Facts, Layout, ProductCube, flags, of_table};
 use crate::container::parent;
-use crate::envi::decode;
 use crate::hdf5::tree::Tree;
 use crate::meaning::spectrum::{from_array, good_bands_beside};
+use crate::text::decode;
 use crate::tiff::gdal_metadata::wavelengths_in_names;
 use crate::{AxisOrder, CubeInfo, Scaling};
 

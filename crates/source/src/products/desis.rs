@@ -16,9 +16,10 @@ use hsipack_format::{Error, Result};
 use hsipack_store::bounded_read;
 
 use super::delivery::{FileName, Found, Part};
-use super::quality::Test;
+use super::layers::Test;
 use super::{Layer, Product, dlr};
-use crate::envi::{Fields, decode, tokens};
+use crate::envi::{Fields, tokens};
+use crate::text::decode;
 use crate::{CubeInfo, Scaling, xml};
 
 const TIFF: [&str; 3] = [".tif", ".tiff", ".geotiff"];

@@ -8,7 +8,7 @@ use hsipack_store::bounded_read;
 use roxmltree::Node;
 
 use super::delivery::Found;
-use crate::envi::decode;
+use crate::text::decode;
 use crate::{CubeInfo, Scaling, xml};
 
 /// No sensor has more bands. In a list, each takes some hundred bytes.

@@ -19,7 +19,7 @@ use hsipack_format::{Error, Result};
 use roxmltree::Node;
 
 use super::delivery::{FileName, Found, Part};
-use super::quality::Test;
+use super::layers::Test;
 use super::{Layer, Product, dlr};
 use crate::{CubeInfo, Scaling, xml};
 

@@ -17,8 +17,8 @@
 //! | HySpex | `hyspex.rs` | the data file's name and first bytes |
 //! | Delmic | `delmic.rs` | HDF5 layout |
 //!
-//! Each file starts with a table of what it recognises. A new product is a file, and a line in `PRODUCTS`. `quality.rs`
-//! makes masks of quality layers, `start_time.rs` finds the time in names of files. `delivery.rs` recognises files by their
+//! Each file starts with a table of what it recognises. A new product is a file, and a line in `PRODUCTS`. `layers.rs`
+//! says what quality layers are made of, `start_time.rs` finds the time in names of files. `delivery.rs` recognises files by their
 //! names, and `layout.rs` cubes by their path in an HDF5 file. `dlr.rs` reads the lists of bands in the XML
 //! of EnMAP and DESIS, and `eos.rs` the grids of HDF-EOS.
 
@@ -31,11 +31,11 @@ mod emit;
 pub mod enmap;
 mod eos;
 pub mod hyspex;
+pub(crate) mod layers;
 mod layout;
 mod neon;
 mod pace;
 mod prisma;
-mod quality;
 mod start_time;
 mod tanager;
 pub mod wyvern;
@@ -44,18 +44,18 @@ use std::path::{Path, PathBuf};
 
 use hsipack_format::{Error, Result};
 
-use self::delivery::{FileName, Found, Part};
+use self::delivery::{FileName, Found};
 use super::hdf5::tree::Tree;
 use super::{Acquisition, CubeInfo, OpenOptions, Source, jpeg2000};
 use crate::reader::Described;
 
 #[doc(hidden)]
 pub use self::aviris::{parse_centres, parse_gain};
+pub(crate) use self::delivery::Part;
 #[doc(hidden)]
 pub use self::eos::Grid;
+pub(crate) use self::layers::{Layer, Test};
 pub(crate) use self::layout::{Facts, ProductCube};
-pub(crate) use self::quality::Layer;
-pub use self::quality::{QualityLayers, quality, quality_names};
 
 /// A product of a sensor.
 pub(crate) trait Product: Sync {
@@ -191,7 +191,7 @@ fn described(source: Box<dyn Source>) -> Result<Box<dyn Source>> {
 }
 
 /// Which part of a delivery `path` is: the file itself, or the files in the folder.
-fn part_of(path: &Path, options: &OpenOptions) -> Result<Option<Found>> {
+pub(crate) fn part_of(path: &Path, options: &OpenOptions) -> Result<Option<Found>> {
     if options.mask {
         return Ok(None);
     }
@@ -213,7 +213,7 @@ fn part_of(path: &Path, options: &OpenOptions) -> Result<Option<Found>> {
 
 /// The cube to open if the user gives metadata or a folder: the only one, or the one named in `variable`, which this
 /// empties.
-fn choose(
+pub(crate) fn choose(
     path: &Path,
     images: Vec<Found>,
     metadata: &Found,

@@ -12,8 +12,8 @@
 
 use std::path::Path;
 
+use super::layers::Test;
 use super::layout::{Facts, Layout, ProductCube, of_table};
-use super::quality::Test;
 use super::{Layer, Product};
 use crate::AxisOrder;
 use crate::hdf5::tree::Tree;

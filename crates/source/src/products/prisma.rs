@@ -15,8 +15,8 @@ use std::path::Path;
 use hsipack_format::Geo;
 use hsipack_format::geo::{Unit, Utm};
 
+use super::layers::Test;
 use super::layout::{Facts, ProductCube, is_cube};
-use super::quality::Test;
 use super::{Layer, Product};
 use crate::hdf5::tree::{Attributes, Tree};
 use crate::meaning::spectrum::BandList;

@@ -18,8 +18,8 @@ use hsipack_format::Geo;
 use hsipack_format::geo::{Unit, Utm};
 
 use super::eos::Grid;
+use super::layers::Test;
 use super::layout::{Facts, Layout, ProductCube, flags, of_table};
-use super::quality::Test;
 use super::{Layer, Product};
 use crate::AxisOrder;
 use crate::container::parent;

@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::delivery::{FileName, Found, Part};
 use super::dlr::{disagree, unusable};
-use super::quality::Test;
+use super::layers::Test;
 use super::{Layer, Product};
 use crate::{CubeInfo, Scaling};
 

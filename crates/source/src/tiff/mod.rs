@@ -35,7 +35,7 @@ use self::directory::{Directories, Page, has_signature};
 use self::gdal_metadata::GdalMetadata;
 use self::pages::{Image, cube_pages};
 use self::planes::{add_headless_pages, pixel_layout, read_planes};
-use crate::detect::{MAX_ROW, check_size};
+use crate::cube_size::{MAX_ROW, check_size};
 use crate::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, MemoryBytes};
 use crate::side_file;
 use crate::{Access, Axes, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Source, whole_runs};

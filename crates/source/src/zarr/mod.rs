@@ -26,7 +26,7 @@ use self::choose::{Found, choose, refuse_packed, whole, whole_path};
 use self::chunks::{ChunkFiles, open_zarrs, retrieve};
 use self::metadata::{METADATA_FILES, Node};
 use crate::container::Visitor;
-use crate::detect::check_size;
+use crate::cube_size::check_size;
 use crate::flat::permute;
 use crate::meaning::{Known, Placed, Subject};
 use crate::{Access, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Source, whole_runs};

@@ -8,14 +8,15 @@ use hsipack_store::bounded_read;
 
 use super::super::coco::other_size;
 use super::{Boxes, CubeOfBoxes, Label, wrong};
-use crate::{envi, xml};
+use crate::text::decode;
+use crate::xml;
 
 /// Reads the boxes of a picture.
 ///
 /// # Errors
 /// As [`super::read`].
 pub(super) fn read(path: &Path, cube: CubeOfBoxes<'_>) -> Result<Boxes> {
-    let text = envi::decode(&bounded_read::read(path, xml::LONGEST_TEXT as u64)?);
+    let text = decode(&bounded_read::read(path, xml::LONGEST_TEXT as u64)?);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     of_text(&text, &name, cube.size)
 }

@@ -15,227 +15,31 @@
 //! arrays), there is one per column and band, so
 //! [`FlatSource::preferred_rows`](crate::Source::preferred_rows) asks for as many rows at once as the budget
 //! allows.
+//!
+//! | file | part |
+//! |---|---|
+//! | `mod.rs` | [`FlatSource`] |
+//! | `bytes.rs` | where the bytes come from: a file, memory, a stream |
+//! | `layout.rs` | where the values of a cube are in these bytes |
+//! | `permute.rs` | reorders axes, swaps bytes |
+//! | `sample_copy.rs`, `parked_streams.rs` | arrays of samples that are interleaved, or compressed |
 
-use std::io::Read;
+mod bytes;
+mod layout;
+pub(crate) mod parked_streams;
+mod permute;
+pub(crate) mod sample_copy;
+
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use bytemuck::Pod;
 use hsipack_format::{CubeShape, DType, Error, Result};
-use hsipack_store::bounded_read;
-use hsipack_store::window::Window;
 
-use super::{Access, Axis, AxisOrder, CubeInfo, RowBuffer, Source, read_band_of_rows};
-use crate::listing::Identity;
-use crate::parked_streams::{self, Stream};
-use crate::sample_copy::{Interleaved, SampleCopy};
-
-/// Where the bytes of an array come from. Offsets count from the first byte of the source.
-pub trait ByteSource: Send + Sync {
-    /// Fills `out` with the bytes at `offset`.
-    ///
-    /// # Errors
-    /// If they cannot be read, or the source ends too early.
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()>;
-
-    /// Whether all offsets are equally cheap to read, or only those after the last one read.
-    fn access(&self) -> Access;
-
-    /// Where the source starts in its file, which tells the streams of a file apart.
-    fn start(&self) -> u64 {
-        0
-    }
-
-    /// Says that further sources will read the same bytes: other samples of an array.
-    fn share(&mut self) {}
-}
-
-/// A plain file, or an uncompressed member of an archive.
-#[derive(Debug)]
-pub struct FileBytes {
-    file: Window,
-    path: PathBuf,
-}
-
-impl FileBytes {
-    /// Opens `path`.
-    ///
-    /// # Errors
-    /// If the file cannot be opened.
-    pub fn open(path: &Path) -> Result<Self> {
-        Ok(Self { file: bounded_read::window(path)?, path: path.to_owned() })
-    }
-
-    /// The size of the file in bytes.
-    pub fn len(&self) -> u64 {
-        self.file.len()
-    }
-
-    /// Whether the file is empty.
-    pub fn is_empty(&self) -> bool {
-        self.file.is_empty()
-    }
-}
-
-impl ByteSource for FileBytes {
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        self.file.read_exact_at(out, offset).map_err(|error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => Error::malformed(format!(
-                "the file ends before byte {}; it has {} bytes",
-                offset + out.len() as u64,
-                self.len()
-            ))
-            .at(&self.path)
-            .with_remedy("copy the file again; it is cut short"),
-            _ => Error::io(&self.path, "cannot read", error),
-        })
-    }
-
-    fn access(&self) -> Access {
-        Access::Random
-    }
-}
-
-/// Bytes in memory.
-pub struct MemoryBytes(pub Vec<u8>);
-
-impl ByteSource for MemoryBytes {
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        let bytes = usize::try_from(offset)
-            .ok()
-            .and_then(|start| self.0.get(start..start.checked_add(out.len())?))
-            .ok_or_else(|| Error::malformed("the array ends before its last value"))?;
-        out.copy_from_slice(bytes);
-        Ok(())
-    }
-
-    fn access(&self) -> Access {
-        Access::Random
-    }
-}
-
-type OpenStream = dyn Fn() -> Result<Box<dyn Read + Send>> + Send + Sync;
-
-/// A stream that can only be read from its start, such as gzip. To go back, it is opened again.
-pub struct StreamBytes {
-    path: PathBuf,
-    start: u64,
-    open: Box<OpenStream>,
-    state: Mutex<Option<Stream>>,
-    /// Whose stream it is, if other sources continue to read it.
-    shared: Option<Identity>,
-}
-
-impl StreamBytes {
-    /// A stream that `open` starts, and that begins `start` bytes after the start of the file `path`. Errors name this
-    /// file.
-    pub fn new(
-        path: impl Into<PathBuf>,
-        start: u64,
-        open: impl Fn() -> Result<Box<dyn Read + Send>> + Send + Sync + 'static,
-    ) -> Self {
-        let (path, open, state) = (path.into(), Box::new(open), Mutex::new(None));
-        Self { path, start, open, state, shared: None }
-    }
-
-    /// A stream that has read at most `offset` bytes: the farthest that another source left, or a new one.
-    fn stream_before(&self, offset: u64) -> Result<Stream> {
-        let parked = || parked_streams::take(self.shared.as_ref()?, self.start, offset);
-        match parked() {
-            Some(stream) => Ok(stream),
-            None => Ok((0, (self.open)()?)),
-        }
-    }
-
-    fn fail(&self, error: std::io::Error, end: u64) -> Error {
-        match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => {
-                Error::malformed(format!("the compressed data end before byte {end}"))
-            }
-            _ => Error::malformed(format!("cannot decompress: {error}")),
-        }
-        .at(&self.path)
-        .with_remedy("copy the file again; it is cut short or damaged")
-    }
-}
-
-impl ByteSource for StreamBytes {
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        // A poisoned lock only means that another reader panicked. The stream is then opened again.
-        let mut state = self.state.lock().unwrap_or_else(|poisoned| {
-            let mut state = poisoned.into_inner();
-            *state = None;
-            state
-        });
-        let end = offset + out.len() as u64;
-        let (mut position, mut stream) = match state.take() {
-            Some((position, stream)) if position <= offset => (position, stream),
-            _ => self.stream_before(offset)?,
-        };
-        let skip = offset - position;
-        position += std::io::copy(&mut (&mut stream).take(skip), &mut std::io::sink())
-            .map_err(|error| self.fail(error, end))?;
-        if position < offset {
-            return Err(self.fail(std::io::ErrorKind::UnexpectedEof.into(), end));
-        }
-        stream.read_exact(out).map_err(|error| self.fail(error, end))?;
-        *state = Some((end, stream));
-        Ok(())
-    }
-
-    fn access(&self) -> Access {
-        Access::Sequential
-    }
-
-    fn start(&self) -> u64 {
-        self.start
-    }
-
-    fn share(&mut self) {
-        self.shared = Identity::of(&self.path);
-    }
-}
-
-impl Drop for StreamBytes {
-    fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let (Some(file), Some(stream)) = (self.shared.take(), state) {
-            parked_streams::park(file, self.start, stream);
-        }
-    }
-}
-
-/// How a cube is laid out in its bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct FlatLayout {
-    /// Bytes before the first value.
-    pub offset: u64,
-    /// The axes from slowest to fastest.
-    pub order: AxisOrder,
-    /// Whether values are big-endian.
-    pub big_endian: bool,
-    /// Whether the last row of the image comes first (Tivita).
-    pub rows_reversed: bool,
-}
-
-/// The axis of samples in an array that holds several cubes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SampleAxis {
-    /// How many of the cube's axes are slower, 0 to 3.
-    pub before: usize,
-    /// Number of samples.
-    pub count: usize,
-    /// The sample that is the cube.
-    pub index: usize,
-}
-
-impl SampleAxis {
-    /// The same axis if the first index of the array is the fastest.
-    pub fn reversed(self) -> Self {
-        Self { before: 3 - self.before, ..self }
-    }
-}
+pub use self::bytes::{ByteSource, FileBytes, MemoryBytes, StreamBytes};
+pub use self::layout::{FlatLayout, SampleAxis};
+pub(crate) use self::permute::{permute, swap_bytes};
+use self::sample_copy::{Interleaved, SampleCopy};
+use crate::{Access, Axis, AxisOrder, CubeInfo, RowBuffer, Source, read_band_of_rows};
 
 /// A cube that is one flat array of bytes.
 pub struct FlatSource {
@@ -419,108 +223,6 @@ impl FlatSource {
     }
 }
 
-/// Reorders values of `size` bytes from `order` to (row, column, band). `shape` is the shape of these values, not of
-/// the whole cube.
-pub(crate) fn permute(
-    order: AxisOrder,
-    shape: CubeShape,
-    rows_reversed: bool,
-    size: usize,
-    from: &[u8],
-    to: &mut [u8],
-) {
-    match size {
-        1 => permute_values::<u8>(order, shape, rows_reversed, from, to),
-        2 => permute_values::<u16>(order, shape, rows_reversed, from, to),
-        4 => permute_values::<u32>(order, shape, rows_reversed, from, to),
-        _ => permute_values::<u64>(order, shape, rows_reversed, from, to),
-    }
-}
-
-fn permute_values<T: Pod>(
-    order: AxisOrder,
-    shape: CubeShape,
-    rows_reversed: bool,
-    from: &[u8],
-    to: &mut [u8],
-) {
-    let from: &[T] = bytemuck::cast_slice(from);
-    let to: &mut [T] = bytemuck::cast_slice_mut(to);
-    let rows = shape.rows;
-    let lengths = order.lengths(shape);
-    let strides = [lengths[1] * lengths[2], lengths[2], 1];
-    let stride = |axis| strides[order.position(axis)];
-    let (row, column, band) = (stride(Axis::Row), stride(Axis::Column), stride(Axis::Band));
-    let row_values = shape.row_values();
-    let out_row = |y: usize| if rows_reversed { rows - 1 - y } else { y };
-    if band == 1 {
-        for y in 0..rows {
-            for x in 0..shape.columns {
-                let pixel = &from[y * row + x * column..][..shape.bands];
-                to[out_row(y) * row_values + x * shape.bands..][..shape.bands]
-                    .copy_from_slice(pixel);
-            }
-        }
-    } else if column == 1 {
-        for y in 0..rows {
-            let to = &mut to[out_row(y) * row_values..][..row_values];
-            transpose(&from[y * row..], band, shape.bands, shape.columns, to, shape.bands);
-        }
-    } else {
-        // Rows are fastest in the file: there is one (band, row) plane per column.
-        for x in 0..shape.columns {
-            let plane = &from[x * column..];
-            for y in 0..rows {
-                let to = &mut to[out_row(y) * row_values + x * shape.bands..][..shape.bands];
-                for (b, value) in to.iter_mut().enumerate() {
-                    *value = plane[b * band + y];
-                }
-            }
-        }
-    }
-}
-
-/// `to[f * to_stride + s] = from[s * from_stride + f]` for `slow` × `fast` values, in tiles, so that both sides stay
-/// in the first-level cache.
-fn transpose<T: Copy>(
-    from: &[T],
-    from_stride: usize,
-    slow: usize,
-    fast: usize,
-    to: &mut [T],
-    to_stride: usize,
-) {
-    const TILE: usize = 16;
-    for f0 in (0..fast).step_by(TILE) {
-        let fast_tile = TILE.min(fast - f0);
-        for s0 in (0..slow).step_by(TILE) {
-            let slow_tile = TILE.min(slow - s0);
-            for f in f0..f0 + fast_tile {
-                let to = &mut to[f * to_stride + s0..][..slow_tile];
-                for (s, value) in to.iter_mut().enumerate() {
-                    *value = from[(s0 + s) * from_stride + f];
-                }
-            }
-        }
-    }
-}
-
-/// Reverses the bytes of every element of `size` bytes.
-pub(crate) fn swap_bytes(bytes: &mut [u8], size: usize) {
-    match size {
-        2 => swap_each::<u16>(bytes, u16::swap_bytes),
-        4 => swap_each::<u32>(bytes, u32::swap_bytes),
-        8 => swap_each::<u64>(bytes, u64::swap_bytes),
-        _ => {}
-    }
-}
-
-fn swap_each<T: Pod>(bytes: &mut [u8], swap: impl Fn(T) -> T) {
-    for value in bytemuck::cast_slice_mut::<u8, T>(bytes) {
-        *value = swap(*value);
-    }
-}
-
 impl Source for FlatSource {
     fn info(&self) -> &CubeInfo {
         &self.info
@@ -613,6 +315,8 @@ impl Source for FlatSource {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
 
     const ORDERS: [&str; 6] = ["yxb", "ybx", "byx", "bxy", "xyb", "xby"];

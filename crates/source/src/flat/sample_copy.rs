@@ -16,10 +16,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hsipack_format::{Error, Result};
 
+use super::bytes::ByteSource;
 use crate::Access;
-use crate::flat::ByteSource;
-use crate::listing::Identity;
-use crate::{labels, parked_streams};
+use crate::recent::Identity;
 
 /// Memory for rearranging values.
 pub(crate) const BLOCK_BYTES: usize = 32 << 20;
@@ -94,11 +93,8 @@ impl SampleCopy {
     }
 }
 
-/// Closes the files, and deletes the temporary files, that are kept for further samples of the same arrays, and forgets
-/// the labels that are kept for further cubes.
-pub fn release_samples() {
-    parked_streams::close();
-    labels::forget();
+/// Deletes all copies.
+pub(crate) fn forget() {
     COPIES.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 

@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::sync::{Mutex, PoisonError};
 
-use crate::listing::Identity;
+use crate::recent::Identity;
 
 /// A stream and how many of its bytes were read.
 pub(crate) type Stream = (u64, Box<dyn Read + Send>);
