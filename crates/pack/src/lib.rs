@@ -25,7 +25,8 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`input`], [`table`] | turn what the user typed, and tables, into a list of cubes |
+//! | [`search`], [`table`] | turn what the user typed, and tables, into a list of cubes |
+//! | [`input`] | one cube to open |
 //! | [`pattern`] | patterns with fields that give a path or a name for each cube |
 //! | [`convert`] | plans and runs a conversion |
 //! | [`validate`], [`repair`] | check that a packed dataset is intact, and repair it |
@@ -44,12 +45,9 @@
 #![deny(missing_docs)]
 
 pub mod add_mask;
-mod archives;
 pub mod columns;
-mod container_inputs;
 pub mod convert;
 pub mod deviation;
-mod exclusion;
 pub mod export;
 pub mod fingerprint;
 pub mod info;
@@ -62,6 +60,7 @@ pub mod preview;
 pub mod progress;
 pub mod repair;
 mod repeats;
+pub mod search;
 mod session;
 pub mod spectra;
 pub mod split;
@@ -71,4 +70,3 @@ pub mod table;
 pub mod target;
 pub mod validate;
 mod walk;
-mod wildcards;

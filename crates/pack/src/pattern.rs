@@ -6,18 +6,15 @@
 //! so every option that takes a pattern can use them all.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use hsipack_format::{Error, Opt, Result, remedy};
 use hsipack_store::mirror;
 use serde_json::Value;
 
+pub use crate::input::Fields;
 use crate::input::Input;
-
-/// Values of the fields of one cube that do not follow from its path. A field without a value, such as an empty cell of a
-/// table, is `None`.
-pub type Fields = BTreeMap<String, Option<String>>;
 
 /// The fields that every cube has, and their meanings.
 pub const PATH_FIELDS: [(&str, &str); 8] = [

@@ -5,10 +5,10 @@ use hsipack_source::Source;
 use hsipack_store::remote::is_url;
 use hsipack_store::{Dataset, is_packed};
 
-use crate::archives;
 use crate::convert::ValueOptions;
 use crate::convert::plan;
 use crate::input::Input;
+use crate::search::only_cube;
 
 /// A cube or a dataset to inspect.
 pub enum Target {
@@ -32,7 +32,7 @@ impl Target {
         if remote || (input.variable.is_none() && is_packed(&input.file)) {
             return Ok(Self::Dataset(Box::new(Dataset::open(&input.file)?)));
         }
-        let input = archives::only_cube(input.here()?)?;
+        let input = only_cube(input.here()?)?;
         let is_cube = hsipack_source::is_container_folder(&input.file)
             || hsipack_source::is_product_folder(&input.file);
         if input.file.is_dir() && !is_cube {

@@ -275,7 +275,7 @@ pub fn spectra<'py>(
     let (options, output) = read::<SpectraSettings>(settings)?.options().or_raise(py)?;
     let work = move |progress: &Progress| {
         let table = spectra_of::spectra(&options, progress)?;
-        output.map_or(Ok(()), |output| table.write(&output))?;
+        output.map_or(Ok(()), |output| output.write(&table))?;
         Ok(table)
     };
     let table = supervised(py, work, &AtomicU64::new(0), progress, false)?;
@@ -315,7 +315,7 @@ pub fn put_spectra_together<'py>(
     let (options, output) = read::<SpectraSettings>(settings)?.options().or_raise(py)?;
     let work = move || {
         let table = spectra_of::parts::put_together(&options, &parts)?;
-        output.map_or(Ok(()), |output| table.write(&output))?;
+        output.map_or(Ok(()), |output| output.write(&table))?;
         Ok(table)
     };
     Ok(parts_of(py, &patiently(py, work)?.or_raise(py)?))

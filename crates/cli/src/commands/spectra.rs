@@ -69,7 +69,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let result = spectra::spectra(&args.options, &task.progress);
     task.finish();
     let table = result?;
-    table.write(&output)?;
+    output.write(&table)?;
     output::report(&written(&table, output.path()), args.json, print);
     Ok(ExitCode::SUCCESS)
 }

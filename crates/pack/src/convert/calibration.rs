@@ -2,7 +2,7 @@
 
 use hsipack_source::PlaceScaling;
 
-use super::transform::Place;
+use super::place::Place;
 
 /// For each column and band, what is subtracted from the values and what they are divided by.
 #[derive(Clone, Debug, PartialEq)]

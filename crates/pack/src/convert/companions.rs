@@ -14,77 +14,15 @@ use hsipack_format::{
     Codec, CubeShape, DType, Error, ErrorKind, Grid, Opt, Ratio, Result, Tile, remedy,
 };
 use hsipack_source::{CubeInfo, OpenOptions, Source};
-use serde::{Deserialize, Serialize};
 
-use super::assignment::Assignment;
 use super::encode::OpenCube;
-use super::fit::{FitMethod, fitted};
+use super::fit::fitted;
 use super::masks::CubeOfMask;
 use super::named_files;
-use super::options::{ConvertOptions, LayoutOptions};
+use super::options::{CompanionOption, LayoutOptions};
 use super::transform::Transform;
 use crate::fingerprint::fingerprint;
 use crate::input::Input;
-
-/// The role of a target in errors.
-const THE_TARGET: &str = "the target";
-/// The role of a further image in errors.
-const THE_IMAGE: &str = "the further image";
-
-/// A companion that options ask for: the path of its file for each cube.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CompanionOption {
-    /// Its role.
-    pub role: Role,
-    /// Name of the array.
-    pub name: String,
-    /// Path with fields.
-    pub pattern: String,
-    /// How files of another resolution become arrays on the grid of the cube. If `None`, targets of another resolution are
-    /// refused, and images keep theirs.
-    pub fit: Option<FitMethod>,
-}
-
-impl CompanionOption {
-    /// All companions: the targets, then the further images, each in the order of their names.
-    pub fn all(targets: &[Assignment], images: &[Assignment], fit: Option<FitMethod>) -> Vec<Self> {
-        let of = |role, assignments: &[Assignment]| {
-            let mut companions: Vec<Self> = assignments
-                .iter()
-                .map(|Assignment { name, value }| Self {
-                    role,
-                    name: name.clone(),
-                    pattern: value.clone(),
-                    fit,
-                })
-                .collect();
-            companions.sort_by(|a, b| a.name.cmp(&b.name));
-            companions
-        };
-        [of(Role::Target, targets), of(Role::Image, images)].concat()
-    }
-
-    /// The companions that the options of a conversion ask for.
-    pub fn of(options: &ConvertOptions) -> Vec<Self> {
-        Self::all(&options.target, &options.image, options.fit)
-    }
-
-    /// The option that asks for it.
-    fn option(&self) -> Opt {
-        match self.role {
-            Role::Target => Opt::Target,
-            Role::Image => Opt::Image,
-        }
-    }
-
-    /// Its name in errors.
-    fn words(&self) -> &'static str {
-        match self.role {
-            Role::Target => THE_TARGET,
-            Role::Image => THE_IMAGE,
-        }
-    }
-}
 
 /// One companion of a stack.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,10 +9,11 @@ use hsipack_store::{Dataset, mirror, threads};
 use serde::Serialize;
 
 use super::bad_bands;
+use super::conflicts::output_exists;
 use super::encode::{Encoded, Encoder, OpenCube};
 use super::options::{ConvertOptions, Mode};
 use super::plan::{self, Pair, Plan, PlannedSample, PlannedStack};
-use super::{run, staging};
+use super::staging;
 use crate::precision::Information;
 use crate::session::Session;
 
@@ -87,7 +88,7 @@ fn dry_run_here(options: &ConvertOptions) -> Result<Estimate> {
     let base =
         if options.mode == Mode::APPEND { Some(Dataset::open(&options.output)?) } else { None };
     if options.mode == Mode::CREATE && staging::is_there(&options.output)? {
-        return Err(run::output_exists(&options.output));
+        return Err(output_exists(&options.output));
     }
     if let Some(base) = &base {
         plan::check_append(options, base)?;

@@ -11,8 +11,9 @@ use hsipack_store::{codec, memory};
 
 use super::cast;
 use super::masks::MaskReader;
+use super::place::Place;
 use super::stats::{self, BandStats, Gatherer};
-use super::transform::{Place, Scratch, Transform};
+use super::transform::{Scratch, Transform};
 use crate::precision;
 
 /// A cube that is being converted. The threads that work on it share it.

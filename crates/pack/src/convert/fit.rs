@@ -4,29 +4,9 @@ use std::ops::Range;
 
 use hsipack_format::{CubeShape, DType, Ratio, Result};
 use hsipack_source::{Access, CubeInfo, RowBuffer, Scaling, Source};
-use serde::{Serialize, Serializer};
 
+use super::options::FitMethod;
 use super::transform::{Scratch, Transform};
-
-/// How a companion of another resolution gets a value for each pixel of its cube. Both repeat the values of coarser ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FitMethod {
-    /// The value at the centre of the cube's pixel.
-    Nearest,
-    /// The mean of the values in the cube's pixel, without missing ones.
-    Mean,
-}
-
-hsipack_format::option_names!(FitMethod, "fit", {
-    Nearest => "nearest",
-    Mean => "mean",
-});
-
-impl Serialize for FitMethod {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
 
 /// A companion on the grid of its cube.
 struct Fitted {

@@ -7,7 +7,7 @@
 //! | `plan/` | opens and checks every input once and gives it a place; writes nothing |
 //! | `pairs.rs` | finds the white and dark references of each cube |
 //! | `references.rs` | white and dark references of a cube, and whether they fit it |
-//! | `transform.rs`, `calibration.rs`, `cast.rs` | from stored numbers to fp16 |
+//! | `transform.rs`, `calibration.rs`, `place.rs`, `cast.rs` | from stored numbers to fp16 |
 //! | `stats.rs` | per-band statistics and quantisation error |
 //! | `bad_bands.rs` | bands that are marked bad or have no values |
 //! | `masks.rs` | class ids and boolean layers, and where their files are |
@@ -16,6 +16,7 @@
 //! | `assignment.rs` | options of the form `NAME=VALUE` |
 //! | `classes.rs`, `class_ids.rs` | new ids and names for the classes of mask files |
 //! | `boxes.rs` | bounding boxes as columns of samples |
+//! | `conflicts.rs` | errors about outputs that are in the way, or missing |
 //! | `dry_run.rs` | shows what would be packed and the estimated size |
 //! | `encode.rs` | one block of rows: read, transform, cast, compress |
 //! | `engine/` | threads, order, back-pressure |
@@ -40,6 +41,7 @@ mod class_files;
 mod class_ids;
 pub(crate) mod classes;
 pub(crate) mod companions;
+mod conflicts;
 mod dry_run;
 pub(crate) mod encode;
 mod engine;
@@ -52,6 +54,7 @@ pub(crate) mod named_files;
 pub(crate) mod options;
 pub(crate) mod pairs;
 pub mod parts;
+mod place;
 pub mod plan;
 pub(crate) mod references;
 mod request;
@@ -67,11 +70,10 @@ pub use assignment::Assignment;
 pub use bad_bands::{BadBands, band_ranges};
 pub use classes::{ClassName, NewClass, OldClass, OptionOfClass, OtherValue};
 pub(crate) use companions::CompanionReader;
-pub use companions::{CompanionOption, PlannedCompanion};
+pub use companions::PlannedCompanion;
+pub(crate) use conflicts::output_exists;
 pub use dry_run::{Estimate, StackEstimate, dry_run};
-pub use fit::FitMethod;
 pub use masks::{CubeOfMask, MaskGroup, MaskReader, groups as mask_groups};
 pub use options::*;
 pub(crate) use options::{one_or_several, words};
-pub(crate) use run::output_exists;
 pub use run::{PackedColumns, PackedStack, Report, WorstError, convert};

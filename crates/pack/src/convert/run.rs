@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::bad_bands::{self, BadBands};
 use super::companions::PlannedCompanion;
+use super::conflicts::{nothing_to_append_to, output_exists};
 use super::engine::{self, Outcome, SampleRecord};
 use super::metadata::{self, Metadata};
 use super::options::{ConvertOptions, Mode, Normalize};
@@ -245,22 +246,6 @@ pub(super) fn begin(
 /// Whether the command that `request` identifies made the dataset at `output`.
 pub(super) fn is_done(output: &Path, request: &str) -> bool {
     staging::existing(output).as_ref().and_then(last_request).as_deref() == Some(request)
-}
-
-/// The error for an output that already exists.
-pub fn output_exists(output: &Path) -> Error {
-    Error::conflict("the output exists").at(output).with_remedy(remedy![
-        "choose another ",
-        Opt::Output,
-        ", delete it, or pass ",
-        Opt::Append
-    ])
-}
-
-fn nothing_to_append_to(output: &Path) -> Error {
-    Error::conflict("there is no dataset to append to")
-        .at(output)
-        .with_remedy(remedy!["leave out ", Opt::Append])
 }
 
 /// Checks what can be checked before anything is written.

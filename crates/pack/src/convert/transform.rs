@@ -19,6 +19,7 @@ use hsipack_source::{CubeInfo, RowBuffer, Scaling};
 use super::calibration::Calibration;
 use super::cast;
 use super::options::{Fill, Normalize};
+use super::place::Place;
 
 /// Computation of packed values from the numbers of one cube.
 #[derive(Clone, Debug)]
@@ -57,15 +58,6 @@ const TILE: usize = 4096;
 pub struct Scratch {
     single: Vec<f32>,
     double: Vec<f64>,
-}
-
-/// The position of a tile of pixels in its cube.
-#[derive(Clone, Copy, Debug)]
-pub struct Place {
-    /// Row of the first pixel.
-    pub row: usize,
-    /// Column of the first pixel.
-    pub column: usize,
 }
 
 impl Transform {

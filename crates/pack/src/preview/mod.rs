@@ -2,7 +2,8 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `sampling.rs` | chooses the pixels to read, and reads them in one pass |
+//! | `sampling.rs` | chooses the pixels to read |
+//! | `gather.rs` | reads them in one pass |
 //! | `bands.rs` | chooses the bands for red, green and blue |
 //! | `stretch.rs` | turns values into colours |
 //! | `classes.rs` | the mask: classes, their pixels and colours |
@@ -19,6 +20,7 @@ mod bands;
 mod canvas;
 mod chart;
 mod classes;
+mod gather;
 mod page;
 pub mod palette;
 pub mod pictures;
@@ -48,8 +50,8 @@ pub use bands::{Preset, presets};
 use chart::{Chart, Line};
 use classes::ClassMap;
 pub use classes::{Meaning, packed_values};
+use gather::{Gathered, gather};
 use page::{Cell, Words};
-use sampling::{Gathered, gather};
 pub use sampling::{Sampling, spread};
 use stretch::stretch_like;
 pub use stretch::{Image, stretch};

@@ -10,7 +10,7 @@
 //! | `parts.rs` | the same with several processes |
 //! | `table.rs` | the rows of all cubes, with columns that describe the samples |
 //! | `columns.rs` | columns that describe samples, each of one type |
-//! | `csv.rs`, `parquet.rs` | write the table to a file |
+//! | `output.rs`, `csv.rs`, `parquet.rs` | write the table to a file |
 //!
 //! Values are physical, in double precision, and only finite ones count. Several threads read cubes, but each cube is
 //! read by one thread from its first row to its last, so the result does not depend on the number of threads.
@@ -20,6 +20,7 @@ mod csv;
 mod cube;
 mod median;
 mod options;
+mod output;
 mod parquet;
 pub mod parts;
 mod regions;
@@ -35,8 +36,9 @@ use crate::statistics::chosen;
 
 pub use columns::{Column, Values};
 pub use options::{SpectraOptions, Statistic};
+pub use output::Output;
 pub use sums::{Curve, Spectrum};
-pub use table::{Output, Row, Table};
+pub use table::{Row, Table};
 
 use cube::CubeReader;
 

@@ -1,15 +1,12 @@
 //! The rows of all cubes, with columns that describe the samples.
 
-use std::path::{Path, PathBuf};
-
 use hsipack_format::metadata::MaskMeaning;
-use hsipack_format::{Error, Result, Sample};
-use hsipack_store::{Dataset, output};
+use hsipack_format::{Result, Sample};
+use hsipack_store::Dataset;
 use serde_json::Value;
 
 use super::columns::{Column, Values};
 use super::options::{SpectraOptions, Statistic};
-use super::{csv, parquet};
 
 /// The spectrum of one region of one cube.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,57 +75,6 @@ impl Table {
         let wavelengths = dataset.stacks().iter().map(|stack| stack.wavelength.clone()).collect();
         let (statistic, mask) = (options.statistic, options.mask.clone());
         Ok(Self { statistic, mask, samples, rows, columns, wavelengths })
-    }
-
-    /// Writes the table to a file, which appears complete or not at all.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn write(&self, output: &Output) -> Result<()> {
-        match output.kind {
-            Kind::Parquet => parquet::write(self, &output.path),
-            Kind::Csv => csv::write(self, &output.path),
-        }
-    }
-}
-
-/// A file that a table can be written to.
-#[derive(Clone, Debug)]
-pub struct Output {
-    path: PathBuf,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    Parquet,
-    Csv,
-}
-
-impl Output {
-    /// The file `path`, whose extension selects the format. An existing file is overwritten only with `force`.
-    ///
-    /// # Errors
-    /// If the extension is not one of a known format, or the file exists.
-    pub fn new(path: impl Into<PathBuf>, force: bool) -> Result<Self> {
-        let path = path.into();
-        let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-        let kind = match ending.as_str() {
-            "parquet" => Kind::Parquet,
-            "csv" => Kind::Csv,
-            _ => {
-                return Err(Error::unsupported("no table format has this ending")
-                    .at(&path)
-                    .with_remedy("use .parquet or .csv"));
-            }
-        };
-        output::check_absent(std::slice::from_ref(&path), force)?;
-        Ok(Self { path, kind })
-    }
-
-    /// The path of the file.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `rows.rs` | rows with columns, whatever the format; joining two tables |
 //! | `csv.rs`, `json.rs`, `parquet.rs` | the formats |
+//! | `records.rs` | the rows in JSON |
 //! | `lists.rs` | names of samples for each split |
 //! | `tables.rs` | several tables of the same samples |
 //! | `options.rs` | options of all commands that take tables and lists |
@@ -16,6 +17,7 @@ pub(crate) mod json;
 mod lists;
 mod options;
 mod parquet;
+mod records;
 mod rows;
 mod tables;
 
@@ -67,7 +69,7 @@ impl Table {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn of_json(text: &[u8], key: &str) -> Result<Self> {
-        Self::new(json::rows(&json::parse(text)?, key)?, key)
+        Self::new(records::rows(&json::parse(text)?, key)?, key)
     }
 
     fn new(rows: Rows, key: &str) -> Result<Self> {
@@ -186,7 +188,7 @@ impl File {
         match &self.content {
             Content::Json(json) => {
                 let part = match &self.part {
-                    None => json::only_records(json).unwrap_or(json),
+                    None => records::only_records(json).unwrap_or(json),
                     Some(part) => json.at(part).ok_or_else(|| {
                         Error::not_found(format!(
                             "there is no key '{part}'; it has {}",
@@ -196,7 +198,7 @@ impl File {
                         .with_remedy("give one of them after '::'")
                     })?,
                 };
-                let several = json::record_keys(json);
+                let several = records::record_keys(json);
                 if self.part.is_none() && several.len() > 1 {
                     let choices =
                         several.iter().map(|key| format!("{}::{key}", self.path.display()));
@@ -205,7 +207,7 @@ impl File {
                         .at(&self.path)
                         .with_remedy("name one of them"));
                 }
-                at(&self.path, json::rows(part, identifier))
+                at(&self.path, records::rows(part, identifier))
             }
             Content::Parquet(bytes) => at(&self.path, parquet::read(bytes.clone())),
             Content::Text(text) => at(&self.path, csv::read(text, needed)),
@@ -224,7 +226,7 @@ impl File {
                 _ => None,
             };
             if let Some(part) = part {
-                let rows = at(&self.path, json::rows(part, identifier))?;
+                let rows = at(&self.path, records::rows(part, identifier))?;
                 return Ok(Some(Joined { rows, title: other.to_owned(), column }));
             }
             let in_same_folder = self.path.with_file_name(other);

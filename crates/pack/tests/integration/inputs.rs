@@ -7,8 +7,9 @@ use std::time::Duration;
 use hsipack_format::{Error, ErrorKind, Result};
 use hsipack_pack::convert::{self, ConvertOptions, ValueOptions};
 use hsipack_pack::fingerprint::fingerprint;
-use hsipack_pack::input::{self, Input};
+use hsipack_pack::input::Input;
 use hsipack_pack::progress::Progress;
+use hsipack_pack::search;
 use hsipack_pack::table::{Table, read_list};
 use hsipack_pack::target::Target;
 use hsipack_source::{OpenOptions, RowBuffer};
@@ -46,7 +47,7 @@ fn hidden_files_are_packed_only_if_they_are_named() {
     }
     let expand = |pattern: &str| {
         let text = at(pattern).display().to_string();
-        input::expand(&[text], &[], &ValueOptions::default())
+        search::expand(&[text], &[], &ValueOptions::default())
             .map(|found| names(&found, folder.path()))
     };
     assert_eq!(expand("").unwrap(), ["cube000.hdr", "day1/cube000.hdr"]);
@@ -125,7 +126,7 @@ fn pipes_and_devices_in_a_folder_are_passed_over() {
     }
     at_once(move || {
         let found =
-            input::expand(&[path.display().to_string()], &[], &ValueOptions::default()).unwrap();
+            search::expand(&[path.display().to_string()], &[], &ValueOptions::default()).unwrap();
         assert_eq!(names(&found, &path), ["cube000.hdr"]);
         assert!(!is_packed(&path.join("store")));
         assert!(hsipack_source::open(&path.join("store.zarr"), &OpenOptions::default()).is_err());

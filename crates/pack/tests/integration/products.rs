@@ -7,9 +7,10 @@ use hsipack_format::{CubeShape, Error, ErrorKind};
 use hsipack_pack::convert::parts::{self, Part, WorkOptions};
 use hsipack_pack::convert::{ConvertOptions, ValueOptions};
 use hsipack_pack::info::CubeReport;
-use hsipack_pack::input::{self, Input};
+use hsipack_pack::input::Input;
 use hsipack_pack::physical::Cube;
 use hsipack_pack::progress::Progress;
+use hsipack_pack::search;
 use hsipack_source::{CubeInfo, OpenOptions, Source};
 use hsipack_store::Dataset;
 use serde_json::Value;
@@ -152,7 +153,7 @@ fn each_detector_of_enmap_l1b_has_its_bands() {
     // Both are packed; quality layers and metadata are not cubes.
     for place in [&folder, &xml] {
         let inputs =
-            input::expand(&[place.display().to_string()], &[], &ValueOptions::default()).unwrap();
+            search::expand(&[place.display().to_string()], &[], &ValueOptions::default()).unwrap();
         assert_eq!(inputs.len(), 2, "{inputs:?}");
     }
 }
@@ -197,7 +198,7 @@ fn enmap_as_envi_is_described_by_its_xml() {
         assert!(info.band_scaling.is_some(), "{name}");
     }
     let inputs =
-        input::expand(&[delivery.0.path().display().to_string()], &[], &ValueOptions::default())
+        search::expand(&[delivery.0.path().display().to_string()], &[], &ValueOptions::default())
             .unwrap();
     assert_eq!(inputs.len(), 1, "{inputs:?}");
 }
@@ -268,7 +269,7 @@ fn several_products_in_a_folder_have_to_be_named() {
     let error = open_error(&delivery.path(""), None);
     assert_says(&error, ErrorKind::Ambiguous, &["several products", L1C, L2A]);
     let inputs =
-        input::expand(&[delivery.0.path().display().to_string()], &[], &ValueOptions::default())
+        search::expand(&[delivery.0.path().display().to_string()], &[], &ValueOptions::default())
             .unwrap();
     assert_eq!(inputs.len(), 2, "{inputs:?}");
 }

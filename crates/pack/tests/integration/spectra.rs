@@ -228,14 +228,14 @@ fn impossible_requests_are_refused_and_leave_no_file() {
     let table = compute(&dataset, |_| {});
     for name in ["a.csv", "a.parquet"] {
         let path = folder.path().join(name);
-        table.write(&Output::new(&path, false).unwrap()).unwrap();
+        Output::new(&path, false).unwrap().write(&table).unwrap();
         let refused = Output::new(&path, false).unwrap_err().to_string();
         assert!(refused.contains("the file exists"), "{refused}");
-        table.write(&Output::new(&path, true).unwrap()).unwrap();
+        Output::new(&path, true).unwrap().write(&table).unwrap();
     }
     assert!(Output::new("a.txt", false).unwrap_err().to_string().contains("use .parquet or .csv"));
     let nowhere = folder.path().join("no/a.parquet");
-    assert!(table.write(&Output::new(nowhere, false).unwrap()).is_err());
+    assert!(Output::new(nowhere, false).unwrap().write(&table).is_err());
     let left = std::fs::read_dir(folder.path()).unwrap().flatten();
     let left = left.filter(|file| file.file_name().to_string_lossy().ends_with(".part"));
     assert_eq!(left.count(), 0);

@@ -10,7 +10,10 @@
 //! | `mod.rs` | [`ConvertOptions`]: everything, with checks that need no file |
 //! | `values.rs` | values of cubes |
 //! | `layout.rs` | chunks, shards, compression |
+//! | `companion.rs` | targets and further images |
 //! | `mask.rs` | masks |
+//! | `mask_classes.rs` | new ids, names and colours of their classes |
+//! | `band_arguments.rs` | feature `clap`: the choice of bands as it is typed |
 //! | `words.rs` | values that are words or numbers |
 
 // The help of arguments: `<group>` in it is not HTML.
@@ -18,8 +21,12 @@
 
 #[macro_use]
 mod words;
+#[cfg(feature = "clap")]
+mod band_arguments;
+mod companion;
 mod layout;
 mod mask;
+mod mask_classes;
 mod values;
 
 use std::collections::BTreeSet;
@@ -34,6 +41,7 @@ use hsipack_store::threads::cores;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+pub use self::companion::{CompanionOption, FitMethod};
 use self::layout::at_least_1;
 pub use self::layout::{ChunkShape, LayoutOptions};
 pub use self::mask::{MaskColors, MaskOption};
@@ -46,8 +54,6 @@ use super::arguments;
 use super::assignment::Assignment;
 use super::band_centers::{self, BandCenters};
 use super::classes::{ClassName, NewClass, OptionOfClass};
-use super::companions::CompanionOption;
-use super::fit::FitMethod;
 use crate::input::Input;
 use crate::pattern::Pattern;
 use crate::table::TableOptions;
@@ -475,9 +481,14 @@ impl ConvertOptions {
         self.check_companions()
     }
 
+    /// The targets and further images that it asks for.
+    pub fn companions(&self) -> Vec<CompanionOption> {
+        CompanionOption::all(&self.target, &self.image, self.fit)
+    }
+
     /// Refuses names that the arrays of companions cannot have.
     fn check_companions(&self) -> Result<()> {
-        let companions = CompanionOption::of(self);
+        let companions = self.companions();
         for (place, CompanionOption { name, role, .. }) in companions.iter().enumerate() {
             check_array_name(name, role.words())?;
             let other = companions[..place].iter().find(|other| other.name == *name);

@@ -19,13 +19,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::convert::assignment::Assignment;
-use crate::convert::companions::{CompanionOption, PlannedCompanion};
-use crate::convert::fit::FitMethod;
+use crate::convert::companions::PlannedCompanion;
 use crate::convert::masks::MaskGroup;
 use crate::convert::metadata::CREATED_BY;
 use crate::convert::options::{
     ChunkShape, ConvertOptions, KeepBits, LayoutOptions, MaskOption, Mode, ValueOptions,
 };
+use crate::convert::options::{CompanionOption, FitMethod};
 use crate::convert::plan::{Description, OwnInfo, Plan, PlannedMask, PlannedSample, PlannedStack};
 use crate::convert::sealed;
 use crate::input::Input;

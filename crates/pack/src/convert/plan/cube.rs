@@ -12,8 +12,8 @@ use crate::convert::calibration::Calibration;
 use crate::convert::options::{BandSelection, ValueOptions};
 use crate::convert::transform::Transform;
 use crate::convert::{band_centers, header, references};
-use crate::exclusion::Exclusion;
 use crate::input::Input;
+use crate::search::Exclusion;
 
 /// Opens the source of an input, with the given options.
 ///

@@ -10,8 +10,9 @@ use serde_json::{Map, Value};
 
 use super::{PlannedMask, open_source, select_bands};
 use crate::convert::boxes;
-use crate::convert::companions::{self, CompanionOption, CompanionReader, PlannedCompanion};
+use crate::convert::companions::{self, CompanionReader, PlannedCompanion};
 use crate::convert::masks::{self, CubeOfMask, MaskGroup, MaskReader};
+use crate::convert::options::CompanionOption;
 use crate::convert::options::{ConvertOptions, Unlisted};
 use crate::convert::references::{self, Fit};
 use crate::fingerprint::fingerprint;

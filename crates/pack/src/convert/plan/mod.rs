@@ -46,12 +46,13 @@ pub(crate) use self::lists::assign as assign_lists;
 pub(crate) use self::planner::MOST_SPLITS;
 use self::planner::Planner;
 use self::select::Layers;
-use super::companions::{CompanionOption, PlannedCompanion};
+use super::companions::PlannedCompanion;
 use super::masks::{self, MaskGroup};
-use super::options::{ConvertOptions, KeepBits};
-use crate::input::{self, Input};
+use super::options::{CompanionOption, ConvertOptions, KeepBits};
+use crate::input::Input;
 use crate::precision::Information;
 use crate::repeats::without_repeats;
+use crate::search;
 
 /// A planned conversion.
 #[derive(Debug)]
@@ -259,7 +260,7 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
         }
         false => Err(error),
     };
-    let found = input::expand_skipping(&options.inputs, &options.exclude, &options.values, &skip)?;
+    let found = search::expand_skipping(&options.inputs, &options.exclude, &options.values, &skip)?;
     let mut inputs = without_repeats(found);
     inputs.extend_from_slice(&options.arrays);
     let mut planner = Planner::new(options, base, groups.clone())?;

@@ -22,7 +22,7 @@ use super::examine::{Examined, Examiner};
 use super::scale::{greatest_magnitude, power_of_two_for};
 use super::{Pair, Plan, PlannedMask, PlannedSample, PlannedStack, pick};
 use crate::convert::classes;
-use crate::convert::companions::{CompanionOption, PlannedCompanion};
+use crate::convert::companions::PlannedCompanion;
 use crate::convert::masks::{self, MaskGroup};
 use crate::convert::options::{ConvertOptions, Scale, ValueOptions};
 use crate::convert::pairs::{self, Kind};
@@ -65,7 +65,7 @@ impl<'a> Planner<'a> {
                 samples: Vec::new(),
                 stacks: Vec::new(),
                 masks: with_made(masks, &made)?,
-                companions: CompanionOption::of(options),
+                companions: options.companions(),
                 split_stats: true,
                 keep_bits: options.values.keep_bits,
                 information: None,

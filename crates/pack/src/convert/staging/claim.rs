@@ -9,8 +9,8 @@ use hsipack_store::folder::{aside, partial};
 use hsipack_store::output;
 use hsipack_store::remote::is_url;
 
+use super::plan_file::{A_REPAIR, PLAN, REPAIR, SCRATCH, is_begun, read_plan};
 use super::server::{self, Writer};
-use super::{A_REPAIR, PLAN, SCRATCH, is_begun, read_plan};
 
 /// The right to write an output, and the staging folder beside it. Only one process holds it at a time, or those that
 /// write parts of one conversion, until it is dropped. Without it, one of two appends would undo the other, and a
@@ -51,8 +51,6 @@ pub enum Begun {
     Append,
 }
 
-/// The identity of a repair on a server. Other plans have a hash as their identity.
-pub(super) const REPAIR: &str = "repair";
 /// The file in a staging folder that the writing process locks.
 const LOCK: &str = "lock";
 

@@ -16,6 +16,7 @@
 //! from the finished shards or finds that everything is done.
 
 mod claim;
+mod plan_file;
 mod receipt;
 mod server;
 
@@ -28,15 +29,18 @@ use hsipack_format::checksums::SHA256SUMS;
 use hsipack_format::metadata::SAMPLES;
 use hsipack_format::samples::index::SAMPLES_INDEX;
 use hsipack_format::{Command, Error, Result, remedy};
-use hsipack_store::folder::{aside, partial};
+use hsipack_store::folder::aside;
 use hsipack_store::output::{self, sync_folder, write_whole};
 use hsipack_store::remote::is_url;
 use hsipack_store::{Dataset, bounded_read};
-use serde_json::{Value, json};
+use serde_json::Value;
 use walkdir::{DirEntry, WalkDir};
 
 pub use self::claim::{Begun, Claim};
-use self::claim::{Hold, REPAIR, Right};
+use self::claim::{Hold, Right};
+pub(crate) use self::plan_file::is_unfinished;
+pub use self::plan_file::{About, Shards, is_begun, is_there};
+use self::plan_file::{PLAN, SCRATCH, read_plan};
 use self::receipt::Found;
 use super::request;
 use crate::walk;
@@ -58,64 +62,8 @@ pub struct Staging {
     dropped: OnceLock<Vec<PathBuf>>,
 }
 
-/// The shards that a conversion writes, as paths below the dataset.
-#[derive(Clone, Debug, Default)]
-pub struct Shards {
-    /// All shards.
-    pub all: Vec<PathBuf>,
-    /// New shards of existing stacks, without those that replace an existing shard.
-    pub added: Vec<PathBuf>,
-    /// Stacks that did not exist before.
-    pub new_stacks: Vec<String>,
-}
-
-/// Description of the running work, for other processes.
-#[derive(Clone, Copy, Debug)]
-pub struct About<'a> {
-    /// Identifies the conversion.
-    pub plan: &'a str,
-    /// Whether it adds to a dataset.
-    pub append: bool,
-    /// The request of the command (`request.rs`).
-    pub asked: &'a Value,
-    /// The fingerprint of the dataset that it adds to.
-    pub base: Option<&'a str>,
-}
-
-impl About<'_> {
-    /// The text of the plan's file. On a server, `writer` is the process that may write.
-    fn text(&self, writer: Option<&str>) -> String {
-        let Self { plan, append, asked, .. } = self;
-        let mut text = json!({ "plan": plan, "append": append, "asked": asked });
-        if let Some(writer) = writer {
-            text["writer"] = writer.into();
-        }
-        text.to_string()
-    }
-}
-
-/// A repair, which cannot be resumed.
-const A_REPAIR: About<'_> = About { plan: REPAIR, append: false, asked: &Value::Null, base: None };
-
 /// Records of shards, as text. Even for a million samples this is small.
 type Records = HashMap<(String, usize), Option<Box<str>>>;
-
-/// The file in the staging folder that says what is being done.
-const PLAN: &str = "plan.json";
-/// The folder for working files in a staging folder.
-const SCRATCH: &str = "scratch";
-/// Whether `folder` is the staging folder of an unfinished conversion.
-pub(crate) fn is_unfinished(folder: &Path) -> bool {
-    folder.join(PLAN).is_file()
-}
-
-/// Whether a conversion or a repair was begun at `output` and has not ended.
-///
-/// # Errors
-/// If a request to the server fails.
-pub fn is_begun(output: &Path) -> Result<bool> {
-    output::exists(&partial(output).join(PLAN))
-}
 
 /// The shards, by stack and number, that have a receipt in a staging folder.
 pub fn recorded(folder: &Path) -> Result<HashSet<(String, usize)>> {
@@ -132,24 +80,6 @@ pub fn recorded(folder: &Path) -> Result<HashSet<(String, usize)>> {
         Some((stack, number))
     };
     Ok(files.iter().filter_map(shard).collect())
-}
-
-fn read_plan(folder: &Path) -> Result<Option<Value>> {
-    read_json(&folder.join(PLAN))
-}
-
-/// The content of a file or object; `None` if it is missing or not complete.
-fn read_json(file: &Path) -> Result<Option<Value>> {
-    let text = bounded_read::read_if_there(file, bounded_read::SAMPLES)?;
-    Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
-}
-
-/// Whether there is a dataset, or anything else, at the path of an output.
-///
-/// # Errors
-/// If a request to the server fails.
-pub fn is_there(output: &Path) -> Result<bool> {
-    if is_url(output) { output::exists(&output.join("zarr.json")) } else { output::exists(output) }
 }
 
 impl Staging {

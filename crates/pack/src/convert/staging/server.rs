@@ -38,8 +38,8 @@ use hsipack_store::folder::{DECIDED, DECIDED_METADATA};
 use hsipack_store::{bounded_read, output};
 use serde_json::{Value, json};
 
-use super::{About, PLAN, Shards, is_there, read_plan};
-use crate::convert::output_exists;
+use super::plan_file::{About, PLAN, Shards, is_there, read_plan};
+use crate::convert::conflicts::output_exists;
 
 /// The right to write an output on a server.
 #[derive(Debug)]

@@ -2,7 +2,10 @@
 
 use regex::Regex;
 
-use crate::pattern::Fields;
+use crate::input::Fields;
+
+/// The characters that make a path a glob.
+pub(super) const WILD: [char; 3] = ['*', '?', '['];
 
 /// The wildcards of a glob: `*` matches within a part of a path, and `**` any number of parts.
 pub struct Wildcards(Option<Regex>);

@@ -10,8 +10,8 @@ use hsipack_format::{Error, Opt, Result, remedy};
 use hsipack_source::{Axes, Listed, arrays};
 use regex::Regex;
 
+use super::wildcards::Wildcards;
 use crate::input::Input;
-use crate::wildcards::Wildcards;
 
 /// The most names that a message lists.
 const LISTED: usize = 5;
@@ -29,7 +29,7 @@ fn is_pattern(variable: &str) -> bool {
 ///
 /// # Errors
 /// If the file cannot be listed, or nothing matches.
-pub(crate) fn expand(input: Input, axes: Option<&Axes>) -> Result<Vec<Input>> {
+pub(super) fn expand(input: Input, axes: Option<&Axes>) -> Result<Vec<Input>> {
     let samples = axes.filter(|axes| axes.sample_axis().is_some());
     let pattern = input.variable.as_deref().filter(|variable| is_pattern(variable));
     if pattern.is_none() && (samples.is_none() || input.sample().is_some()) {
@@ -121,7 +121,7 @@ fn described(input: &Input, array: &Listed) -> String {
 }
 
 /// The first of `names`, and an ellipsis if there are more.
-pub(crate) fn shortened(mut names: Vec<String>) -> Vec<String> {
+pub(super) fn shortened(mut names: Vec<String>) -> Vec<String> {
     if names.len() > LISTED {
         names.truncate(LISTED);
         names.push("…".to_owned());

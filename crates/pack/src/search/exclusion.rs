@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use hsipack_format::Result;
+use hsipack_format::{Error, Result};
 use hsipack_store::mirror;
-
-use crate::input::parse_glob;
 
 /// Patterns of paths and names.
 #[derive(Debug, Default)]
@@ -27,4 +25,10 @@ impl Exclusion {
         let name = Path::new(path.file_name().unwrap_or_default());
         self.0.iter().any(|pattern| pattern.matches_path(path) || pattern.matches_path(name))
     }
+}
+
+fn parse_glob(pattern: &str) -> Result<glob::Pattern> {
+    glob::Pattern::new(pattern).map_err(|error| {
+        Error::conflict(format!("{pattern:?} is not a glob pattern: {error}")).caused_by(error)
+    })
 }

@@ -1,0 +1,60 @@
+//! The file that a table is written to.
+
+use std::path::{Path, PathBuf};
+
+use hsipack_format::{Error, Result};
+use hsipack_store::output;
+
+use super::table::Table;
+use super::{csv, parquet};
+
+/// A file that a table can be written to.
+#[derive(Clone, Debug)]
+pub struct Output {
+    path: PathBuf,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Parquet,
+    Csv,
+}
+
+impl Output {
+    /// The file `path`, whose extension selects the format. An existing file is overwritten only with `force`.
+    ///
+    /// # Errors
+    /// If the extension is not one of a known format, or the file exists.
+    pub fn new(path: impl Into<PathBuf>, force: bool) -> Result<Self> {
+        let path = path.into();
+        let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+        let kind = match ending.as_str() {
+            "parquet" => Kind::Parquet,
+            "csv" => Kind::Csv,
+            _ => {
+                return Err(Error::unsupported("no table format has this ending")
+                    .at(&path)
+                    .with_remedy("use .parquet or .csv"));
+            }
+        };
+        output::check_absent(std::slice::from_ref(&path), force)?;
+        Ok(Self { path, kind })
+    }
+
+    /// The path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a table to the file, which appears complete or not at all.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write(&self, table: &Table) -> Result<()> {
+        match self.kind {
+            Kind::Parquet => parquet::write(table, &self.path),
+            Kind::Csv => csv::write(table, &self.path),
+        }
+    }
+}
