@@ -10,6 +10,10 @@ use super::decode::{Decode, Gather};
 use super::page_cache::MapRegistrar;
 use crate::Result;
 
+/// The remedy for a device that is lost.
+pub(super) const LOST_REMEDY: &str =
+    "restart the program; the system log (dmesg, Xid) says what happened to the device";
+
 /// A device with a separate stream for copies. Consumers name the streams that they work on. Nothing here waits for a
 /// stream or the device; only [`finish`](Self::finish) waits, for one event.
 pub(super) trait Backend: Send + Sync + 'static {

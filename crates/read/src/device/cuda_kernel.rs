@@ -10,8 +10,8 @@ use cudarc::driver::sys::{self, CUdevice, CUfunction, CUmodule, CUstream};
 use hsipack_format::{Opt, remedy};
 
 use super::backend::{DecodePlaces, GatherPlaces};
-use super::cuda::Context;
 use super::decode::{Decode, Gather, THREADS};
+use super::driver::Context;
 use crate::Result;
 
 /// The kernels as the driver reads them, with a final NUL.

@@ -18,6 +18,7 @@
 //! | `exchange.rs` | what that thread and the consumer give each other |
 //! | `backend.rs` | what a device has to provide for that |
 //! | `cuda.rs` | CUDA, using only the driver |
+//! | `driver.rs` | the driver: devices, contexts, errors |
 //! | `cuda_kernel.rs` | the kernels, loaded by that driver |
 //! | `emulated.rs` | a device emulated in host memory, with copies as slow as over a bus |
 //! | [`decode`] | the kernels that decode chunks and gather windows on a GPU, and their arguments |
@@ -34,6 +35,7 @@ mod cuda;
 mod cuda_kernel;
 pub mod decode;
 mod decoding;
+mod driver;
 mod emulated;
 mod exchange;
 #[cfg(test)]
@@ -56,7 +58,7 @@ mod worker;
 
 pub use batch::DeviceBatch;
 pub use conversion::VALID;
-pub use cuda::{cuda_is_available, pci_bus_id};
+pub use driver::{cuda_is_available, pci_bus_id};
 pub use loader::{DeviceEpoch, DeviceLoader};
 pub use monitor::{DeviceReport, Monitor};
 pub use options::{DeviceCache, DeviceOptions, Normalization};

@@ -510,7 +510,3 @@ impl<B: Backend, S: Source> Drop for Untaken<'_, B, S> {
         }
     }
 }
-
-/// The remedy for a device that is lost.
-pub(super) const LOST_REMEDY: &str =
-    "restart the program; the system log (dmesg, Xid) says what happened to the device";

@@ -4,10 +4,10 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::backend::Backend;
+use super::backend::{Backend, LOST_REMEDY};
 use super::decoding::{Buffers, Staged};
 use super::exchange::Interrupt;
-use super::transfer::{Item, LOST_REMEDY, Rack, Ready, Room, Slot, Source};
+use super::transfer::{Item, Rack, Ready, Room, Slot, Source};
 use crate::{Error, ErrorKind, Result};
 
 /// The transfer thread.

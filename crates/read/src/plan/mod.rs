@@ -41,6 +41,8 @@
 mod batches;
 mod block_size;
 mod blocks;
+#[cfg(feature = "clap")]
+mod crop_arguments;
 mod crop_size;
 mod crops;
 mod index_set;

@@ -3,6 +3,7 @@
 //! | file | part |
 //! |---|---|
 //! | `choice.rs` | decides what stays: all samples decoded, all compressed, or a fixed part of them |
+//! | `cubes.rs` | which cubes a region has, and where |
 //! | `region.rs` | memory that cubes are kept in, and the state of each of their chunks |
 //! | `registry.rs` | the regions of this process, which its loaders use together |
 //! | `residents.rs` | the cubes of one loader: where each of them is |
@@ -27,11 +28,13 @@
 //!    done.
 
 mod choice;
+mod cubes;
 mod region;
 mod registry;
 mod residents;
 
 pub(crate) use choice::Kept;
+pub(crate) use cubes::Cube;
 pub(crate) use region::Region;
 pub use residents::ResidentReport;
-pub(crate) use residents::{Cube, Request, Residents, frame, key};
+pub(crate) use residents::{Request, Residents, frame, key};

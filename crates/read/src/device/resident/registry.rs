@@ -1,14 +1,10 @@
 //! The regions of this process, by device and dataset. Loaders of one dataset, such as those for training and validation, use
 //! them together.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use super::cubes::Cubes;
 use super::region::Region;
-use super::residents::{Cube, CubeKey};
-
-/// The cubes of a region.
-pub(super) type Cubes = HashMap<CubeKey, Cube>;
 
 /// A region that loaders may use together.
 struct Registered {

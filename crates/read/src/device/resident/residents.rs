@@ -9,8 +9,9 @@ use hsipack_store::memory;
 use serde::Serialize;
 
 use super::choice::{Choice, Kept, choose};
+use super::cubes::{Cube, CubeKey, Cubes};
 use super::region::Region;
-use super::registry::{self, Cubes, Owner};
+use super::registry::{self, Owner};
 use crate::Result;
 use crate::dataset::Dataset;
 use crate::dataset::array::{ArrayRef, Stored};
@@ -27,26 +28,6 @@ const ALIGNMENT: u64 = 256;
 const PART_OF_FREE: u64 = 4;
 /// How long released memory may be in use by queued work.
 const LAST_USE: Duration = Duration::from_millis(300);
-
-/// The cube of a sample in an array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct CubeKey {
-    pub stack: u32,
-    pub array: u32,
-    /// Its place in the stack.
-    pub index: u32,
-}
-
-/// Where a cube is in its region.
-#[derive(Clone, Debug)]
-pub(crate) struct Cube {
-    /// First byte of the decoded cube.
-    pub start: u64,
-    /// Number of its first chunk in the region.
-    pub first: usize,
-    /// If frames are kept: the place of each.
-    pub frames: Arc<[(u64, u32)]>,
-}
 
 /// See the module's documentation.
 #[derive(Debug)]
