@@ -20,7 +20,8 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | `library.rs` | tensors over arrays and arrays over tensors; devices |
+//! | `tensor.rs` | tensors: devices, types of elements |
+//! | `library.rs` | tensors over arrays and arrays over tensors |
 //! | `operations.rs` | the operations that augmentations need |
 //! | `shim.rs`, `shim.cpp` | functions of libtorch that `tch` does not offer |
 #![deny(missing_docs)]
@@ -28,10 +29,10 @@
 mod library;
 mod operations;
 mod shim;
+mod tensor;
 
-pub use library::{
-    Libtorch, Tensor, best_device, cuda_is_available, device_of, element_of, kind_of,
-};
+pub use library::{Libtorch, best_device, cuda_is_available};
 pub use operations::Operations;
 #[doc(no_inline)]
 pub use tch;
+pub use tensor::{Tensor, device_of, element_of, kind_of};

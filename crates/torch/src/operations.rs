@@ -10,8 +10,8 @@ use hsipack_augment::{Array, ElementType, Tensors};
 use hsipack_format::{Error, Result};
 use tch::{Device, Kind, Scalar, TchError};
 
-use crate::library::{Tensor, element_of, kind_of};
 use crate::shim::{self, Random, run};
+use crate::tensor::{Tensor, element_of, kind_of};
 
 /// libtorch's operations on one device. On a GPU they are queued on the calling thread's current stream, together with
 /// hsipack's kernels, which do some of the work there.
