@@ -22,9 +22,10 @@ use pyo3::types::{PyBytes, PyDict};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::array::{Array, first};
+use crate::array::Array;
 use crate::boxes;
 use crate::columns::Columns;
+use crate::dlpack::first;
 use crate::errors::OrRaise;
 use crate::exit::detached;
 use crate::options;

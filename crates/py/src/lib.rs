@@ -20,7 +20,8 @@
 //! | `statistics.rs` | statistics of chosen samples |
 //! | `masks.rs` | masks that are added to a dataset: splits, and those of users |
 //! | `view.rs` | the viewer's server |
-//! | `array.rs` | converts our arrays for DLPack and NumPy, and theirs to ours |
+//! | `array.rs` | the array that Python gets |
+//! | `dlpack.rs` | converts our arrays for DLPack and NumPy, and theirs to ours |
 //! | `torch/` | the user's torch, called through Python, which computes on devices |
 //! | `exit.rs` | calls of other threads when the process ends |
 //! | `task.rs` | long work in a thread, while Ctrl-C is checked |
@@ -38,6 +39,7 @@ mod columns;
 mod dataset;
 mod device;
 mod diagnose;
+mod dlpack;
 mod errors;
 mod exit;
 mod loader;

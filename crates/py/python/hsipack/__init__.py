@@ -57,7 +57,7 @@ from hsipack.crops import (  # noqa: E402
     WholeCubes,
     Windows,
 )
-from hsipack.dataset import Dataset, Image, Mask, Stack, Target  # noqa: E402
+from hsipack.dataset import Dataset  # noqa: E402
 from hsipack.dataset import open as open  # noqa: E402
 from hsipack.diagnosis import Diagnosis, diagnose  # noqa: E402
 from hsipack.loader import Loader  # noqa: E402
@@ -101,6 +101,7 @@ from hsipack.reports import (  # noqa: E402
     WorstError,
 )
 from hsipack.samples import Samples  # noqa: E402
+from hsipack.stacks import Image, Mask, Stack, Target  # noqa: E402
 from hsipack.stats import Stats  # noqa: E402
 from hsipack.stitching import Stitcher  # noqa: E402
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from hsipack import _options
 from hsipack._errors import ConflictError
-
-if TYPE_CHECKING:
-    from hsipack.dataset import Dataset
+from hsipack.stacks import Stack
 
 Classes = Mapping[int | str, int] | Mapping[str, Mapping[int | str, int]]
 """New class ids by old ids or names; for several masks, such mappings by mask name."""
@@ -104,12 +102,17 @@ def _ids(name: str, ids: Any) -> list[int]:
 
 
 def new_ids(
-    dataset: Dataset, masks: Sequence[str], classes: Classes | None, other: int | None
+    stacks: Sequence[Stack],
+    path: str,
+    masks: Sequence[str],
+    classes: Classes | None,
+    other: int | None,
 ) -> list[NewIds]:
     """New class ids for some masks, as the native part takes them.
 
     Args:
-        dataset: the dataset of the masks.
+        stacks: the stacks of the dataset.
+        path: the dataset's path, for errors.
         masks: the masks that are read.
         classes: ``remap_classes`` of :meth:`hsipack.Dataset.with_masks`.
         other: its ``other_class``.
@@ -120,7 +123,7 @@ def new_ids(
     if all(isinstance(one, Mapping) for one in classes.values()):
         given: dict[Any, Any] = dict(classes)
     else:
-        given = {_only_mask(dataset, masks): classes}
+        given = {_only_mask(stacks, path, masks): classes}
     return [
         {"mask": mask, "classes": _pairs(ids), "other": None if other is None else int(other)}
         for mask, ids in given.items()
@@ -159,9 +162,8 @@ def _pairs(ids: Mapping[Any, Any]) -> list[tuple[int | str, int]]:
     return [(_class(one), _new(one, new)) for one, new in ids.items()]
 
 
-def _only_mask(dataset: Dataset, masks: Sequence[str]) -> str:
+def _only_mask(stacks: Sequence[Stack], path: str, masks: Sequence[str]) -> str:
     """The only mask of class ids; an error if there are several or none."""
-    stacks = dataset._used_stacks()
     of_ids = [
         name
         for name in dict.fromkeys(masks)
@@ -173,7 +175,7 @@ def _only_mask(dataset: Dataset, masks: Sequence[str]) -> str:
         f"remap_classes is given for {len(of_ids)} masks"
         if of_ids
         else "remap_classes needs a mask of class ids",
-        path=dataset.path,
+        path=path,
         remedy="give them by the masks' names, such as classes={'organs': {3: 1}}"
         if of_ids
         else "read a mask of class ids: ds.with_masks(NAME, classes=…)",

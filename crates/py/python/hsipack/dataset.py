@@ -6,8 +6,6 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -21,6 +19,7 @@ from hsipack._labels import Classes, NewIds, new_ids
 from hsipack._labels import check as check_new_ids
 from hsipack._options import Indices
 from hsipack.samples import Samples
+from hsipack.stacks import Stack, read_stack
 from hsipack.stats import Floats, Stats, in_physical_units, of_bands, read_stats, span, together
 
 if TYPE_CHECKING:
@@ -48,175 +47,6 @@ def mask_key(name: str) -> str:
     """The key of a mask, target or further image in samples and batches: its name, or ``mask_NAME``
     if that key is taken."""
     return f"mask_{name}" if name in TAKEN else name
-
-
-@dataclass(frozen=True)
-class Mask:
-    """A mask of a stack.
-
-    Attributes:
-        name: its name.
-        dtype: stored type, uint8 or uint16; for boolean layers also uint32 or uint64.
-        layers: names of the boolean layers packed into its bits; empty for class ids.
-        class_names: names of the classes, beginning with id 0, and ``""`` for classes without a
-            name; empty if the dataset has no names.
-    """
-
-    name: str
-    dtype: str
-    layers: tuple[str, ...]
-    class_names: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Target:
-    """A target of a stack: floats for each pixel.
-
-    Attributes:
-        name: its name.
-        dtype: stored type, float32.
-        channels: number of channels; ``None`` for a target with one value for each pixel.
-        channel_names: names of the channels; empty if the dataset has no names.
-        unit: unit of the values, or ``None`` if unknown.
-    """
-
-    name: str
-    dtype: str
-    channels: int | None
-    channel_names: tuple[str, ...] = ()
-    unit: str | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Image:
-    """A further image of a stack: an array of the same ground, with bands of its own.
-
-    Attributes:
-        name: its name.
-        dtype: stored type, float16 or float32.
-        shape: (rows, columns, bands).
-        ratio: its rows and columns for one of the cube: 1, a whole number, or a fraction such as
-            ``Fraction(1, 3)``.
-        band_names: names of the bands; empty if the dataset has no names.
-        unit: unit of the values, or ``None`` if unknown.
-        wavelengths: band centres in nm, or ``None`` if unknown.
-        fwhm: full widths at half maximum in nm, or ``None`` if unknown.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int, int, int]
-    ratio: Fraction
-    band_names: tuple[str, ...] = ()
-    unit: str | None = None
-    wavelengths: Floats | None = None
-    fwhm: Floats | None = None
-
-
-def _image(values: dict[str, Any]) -> Image:
-    def floats(key: str) -> Floats | None:
-        return None if values[key] is None else np.array(values[key], dtype=np.float64)
-
-    rows, columns, bands = values["shape"]
-    return Image(
-        name=values["name"],
-        dtype=values["dtype"],
-        shape=(rows, columns, bands),
-        ratio=Fraction(*values["ratio"]),
-        band_names=tuple(values["band_names"] or ()),
-        unit=values["unit"],
-        wavelengths=floats("wavelengths"),
-        fwhm=floats("fwhm"),
-    )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Stack:
-    """All cubes of one shape.
-
-    Attributes:
-        name: ROWSxCOLUMNSxBANDS, the group in the Zarr store.
-        samples: number of cubes.
-        shape: (rows, columns, bands).
-        dtype: stored type, float16 or float32.
-        wavelengths: band centres in nm, or ``None`` if unknown.
-        fwhm: full widths at half maximum in nm, or ``None`` if unknown.
-        scale_factor: a stored value times this, plus ``add_offset``, is the physical value.
-        add_offset: see ``scale_factor``.
-        stats: per-band statistics, or ``None`` if they were not recorded.
-        split_stats: per-band statistics of each split, by the split's name, if recorded.
-        masks: masks by name.
-        targets: targets by name.
-        images: further images by name.
-        bad_bands: numbers of the bands to leave out, from 0: bands in which every value is NaN,
-            and bands that the source marks as bad.
-    """
-
-    name: str
-    samples: int
-    shape: tuple[int, int, int]
-    dtype: str
-    wavelengths: Floats | None
-    fwhm: Floats | None
-    scale_factor: float
-    add_offset: float
-    stats: Stats | None
-    split_stats: dict[str, Stats]
-    masks: dict[str, Mask]
-    targets: dict[str, Target]
-    images: dict[str, Image]
-    bad_bands: tuple[int, ...]
-
-    def __repr__(self) -> str:
-        parts = [f"{self.samples} cubes", self.dtype]
-        if self.wavelengths is not None:
-            parts.append(f"{span(self.wavelengths)} nm")
-        if self.masks:
-            parts.append(f"masks {', '.join(self.masks)}")
-        if self.targets:
-            parts.append(f"targets {', '.join(self.targets)}")
-        if self.images:
-            parts.append(f"further images {', '.join(self.images)}")
-        if self.bad_bands:
-            parts.append(f"{len(self.bad_bands)} bad bands")
-        return f"<hsipack.Stack {self.name}: {'; '.join(parts)}>"
-
-
-def _stack(values: dict[str, Any]) -> Stack:
-    def floats(name: str) -> Floats | None:
-        return None if values[name] is None else np.array(values[name], dtype=np.float64)
-
-    stats = None if values["stats"] is None else read_stats(values["stats"])
-    rows, columns, bands = values["shape"]
-    bad = np.zeros(bands, dtype=np.bool_)
-    if stats is not None:
-        bad |= stats.nan == values["samples"] * rows * columns
-    if values["good_bands"] is not None:
-        bad |= ~np.array(values["good_bands"], dtype=np.bool_)
-    masks = [
-        Mask(mask["name"], mask["dtype"], tuple(mask["layers"]), tuple(mask["class_names"] or ()))
-        for mask in values["masks"]
-    ]
-    targets = [
-        Target(**{**target, "channel_names": tuple(target["channel_names"] or ())})
-        for target in values["targets"]
-    ]
-    return Stack(
-        name=values["name"],
-        samples=values["samples"],
-        shape=(rows, columns, bands),
-        dtype=values["dtype"],
-        wavelengths=floats("wavelengths"),
-        fwhm=floats("fwhm"),
-        scale_factor=values["scale_factor"],
-        add_offset=values["add_offset"],
-        stats=stats,
-        split_stats={name: read_stats(one) for name, one in values["split_stats"].items()},
-        masks={mask.name: mask for mask in masks},
-        targets={target.name: target for target in targets},
-        images={image["name"]: _image(image) for image in values["images"]},
-        bad_bands=tuple(np.flatnonzero(bad).tolist()),
-    )
 
 
 class Dataset(Base):
@@ -444,7 +274,7 @@ class Dataset(Base):
         """The stacks of the whole dataset by name: one for each cube shape, with wavelengths,
         statistics and masks.
         """
-        stacks = [_stack(values) for values in json.loads(self._native.stacks_json())]
+        stacks = [read_stack(values) for values in json.loads(self._native.stacks_json())]
         return {stack.name: stack for stack in stacks}
 
     @cached_property
@@ -917,7 +747,7 @@ class Dataset(Base):
             part = read_stats(figures)
             if self._bands is not None:
                 part = of_bands(part, self._bands)
-            parts.append(in_physical_units(part, every[number]) if physical else part)
+            parts.append(in_physical_units(part, every[number].scale_factor, every[number].add_offset) if physical else part)
         return together(parts)
 
     @_renamed.arguments(classes="remap_classes", ignore="other_class", jobs="num_threads")
@@ -960,7 +790,7 @@ class Dataset(Base):
         mask = _options.text("mask", mask)
         if remap_classes is None and other_class is None:
             remap_classes, other_class = self._new_classes, self._other_class
-        new = new_ids(part, [mask], remap_classes, other_class)
+        new = new_ids(part._used_stacks(), part.path, [mask], remap_classes, other_class)
         new = [one for one in new if one["mask"] == mask]
         threads = None if num_threads is None else _options.natural("num_threads", num_threads)
         counted = self._native.class_pixels(part._ids, mask, new[0] if new else None, threads)
@@ -1171,8 +1001,9 @@ class Dataset(Base):
         """The new class ids of these masks."""
         if not masks:
             return []
-        known = {name for stack in self._used_stacks() for name in stack.masks}
-        made = new_ids(self, masks, self._new_classes, self._other_class)
+        stacks = self._used_stacks()
+        known = {name for stack in stacks for name in stack.masks}
+        made = new_ids(stacks, self.path, masks, self._new_classes, self._other_class)
         # The native part refuses masks that do not exist.
         return [new for new in made if new["mask"] in masks or new["mask"] not in known]
 

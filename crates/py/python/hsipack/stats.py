@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-if TYPE_CHECKING:
-    from hsipack.dataset import Stack
 
 Floats = npt.NDArray[np.float64]
 
@@ -68,9 +65,8 @@ def of_bands(stats: Stats, bands: list[int]) -> Stats:
     return Stats(*(getattr(stats, field.name)[bands] for field in fields(Stats)))
 
 
-def in_physical_units(stats: Stats, stack: Stack) -> Stats:
-    """Statistics of the physical values, from those of the stack's stored values."""
-    scale, offset = stack.scale_factor, stack.add_offset
+def in_physical_units(stats: Stats, scale: float, offset: float) -> Stats:
+    """Statistics of the physical values, from those of stored values and their scale and offset."""
     ends = np.sort([stats.min * scale + offset, stats.max * scale + offset], axis=0)
     mean, std = stats.mean * scale + offset, stats.std * abs(scale)
     return replace(stats, min=ends[0], max=ends[1], mean=mean, std=std)

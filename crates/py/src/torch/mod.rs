@@ -28,7 +28,7 @@ pub use functions::Torch;
 pub use library::{Library, host};
 pub use tensors::PyTorch;
 
-use crate::array::{apart, capsule, of_capsule};
+use crate::dlpack::{apart, capsule, of_capsule};
 use crate::errors::OrRaise;
 use crate::exit::{attached, detached};
 
@@ -53,12 +53,6 @@ impl From<augment::Array> for Tensor {
 impl From<Bound<'_, PyAny>> for Tensor {
     fn from(tensor: Bound<'_, PyAny>) -> Self {
         Self::Torch(TorchTensor(Arc::new(tensor.unbind())))
-    }
-}
-
-impl From<Tensor> for crate::array::Array {
-    fn from(tensor: Tensor) -> Self {
-        Self::new(tensor)
     }
 }
 

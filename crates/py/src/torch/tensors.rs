@@ -12,7 +12,7 @@ use pyo3::types::{PyDict, PyFloat, PyInt, PyTuple};
 
 use super::functions::{Functions, Torch};
 use super::{Tensor, with};
-use crate::array::capsule;
+use crate::dlpack::capsule;
 
 /// Whole numbers up to this one are exact in `f64`.
 const EXACT: f64 = (1u64 << 53) as f64;
