@@ -125,7 +125,7 @@ impl Drop for Context {
     }
 }
 
-/// What to do when the device has too little memory.
+/// The remedy for a device with too little memory.
 pub(super) fn memory_remedy() -> Remedy {
     remedy!["use a smaller ", Opt::BatchSize, " or crops, or free device memory"]
 }

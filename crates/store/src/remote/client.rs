@@ -1,4 +1,4 @@
-//! What the clients of all servers have in common.
+//! The settings that the clients of all servers share.
 
 use std::fmt;
 use std::sync::Arc;

@@ -68,7 +68,7 @@ pub fn is_begun(output: &Path) -> Result<bool> {
     output::exists(&partial(output).join(PLAN))
 }
 
-/// What is being done, if that is known.
+/// The running work, if it is known.
 pub(super) fn read_plan(folder: &Path) -> Result<Option<Value>> {
     read_json(&folder.join(PLAN))
 }
