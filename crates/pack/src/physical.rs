@@ -9,6 +9,7 @@ use std::sync::Arc;
 use half::f16;
 use hsipack_format::{Command, CubeShape, DType, Error, Result, Sample, remedy};
 use hsipack_source::{Access, CubeInfo, RowBuffer, Source};
+use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
 
 use crate::convert::ValueOptions;
@@ -39,7 +40,7 @@ pub struct Cube<'a> {
 
 enum Values<'a> {
     Source(&'a dyn Source),
-    Sample { stack: &'a Stack, index: usize },
+    Packed { array: &'a ChunkArray, index: usize },
 }
 
 /// Receives a run of whole pixels: the row, the column of the first pixel, and the values with the band fastest.
@@ -71,7 +72,22 @@ impl<'a> Cube<'a> {
             format: format!("packed from {}, {dtype}", sample.source.format),
             wavelength: stack.wavelength.clone(),
             good_bands: stack.image.meta().band_notes().good_bands,
-            values: Values::Sample { stack, index: sample.index },
+            values: Values::Packed { array: &stack.image, index: sample.index },
+        })
+    }
+
+    /// A target or a further image of the sample with this place in its stack. The bands of a target are its channels.
+    ///
+    /// # Errors
+    /// If it is not of a type that datasets hold.
+    pub fn of_companion(array: &'a ChunkArray, index: usize) -> Result<Self> {
+        let dtype = float_type(array)?;
+        Ok(Self {
+            shape: array.shape(),
+            format: format!("packed, {dtype}"),
+            wavelength: array.meta().companion_meaning().and_then(|meaning| meaning.wavelength),
+            good_bands: None,
+            values: Values::Packed { array, index },
         })
     }
 
@@ -79,7 +95,7 @@ impl<'a> Cube<'a> {
     pub fn block_rows(&self) -> usize {
         match &self.values {
             Values::Source(source) => source.preferred_rows(BUDGET),
-            Values::Sample { stack, .. } => stack.image.grid().tile().rows,
+            Values::Packed { array, .. } => array.grid().tile().rows,
         }
     }
 
@@ -87,7 +103,7 @@ impl<'a> Cube<'a> {
     pub fn is_stream(&self) -> bool {
         match &self.values {
             Values::Source(source) => source.access() == Access::Sequential,
-            Values::Sample { .. } => false,
+            Values::Packed { .. } => false,
         }
     }
 
@@ -98,7 +114,7 @@ impl<'a> Cube<'a> {
             Values::Source(source) => {
                 source.has_cheap_bands() && source.info().radiometry.is_none()
             }
-            Values::Sample { .. } => false,
+            Values::Packed { .. } => false,
         }
     }
 
@@ -129,7 +145,7 @@ impl<'a> Cube<'a> {
     pub fn read_rows(&self, rows: Range<usize>, each: &mut Each) -> Result<()> {
         match &self.values {
             Values::Source(source) => read_source(*source, rows, each),
-            Values::Sample { stack, index } => read_sample(stack, *index, rows, each),
+            Values::Packed { array, index } => read_packed(array, *index, rows, each),
         }
     }
 }
@@ -210,12 +226,16 @@ pub fn physical(
         .map_err(|error| error.at(&info.files[0]))
 }
 
-fn read_sample(stack: &Stack, index: usize, rows: Range<usize>, each: &mut Each) -> Result<()> {
-    let image = &stack.image;
-    let (scaling, dtype) = (image.scaling(), image.meta().dtype);
-    let row_bytes = image.shape().row_values() * dtype.size();
+fn read_packed(
+    array: &ChunkArray,
+    index: usize,
+    rows: Range<usize>,
+    each: &mut Each,
+) -> Result<()> {
+    let (scaling, dtype) = (array.scaling(), array.meta().dtype);
+    let row_bytes = array.shape().row_values() * dtype.size();
     let mut values = Vec::new();
-    image.each_slab(index, rows, &mut |rows, bytes| {
+    array.each_slab(index, rows, &mut |rows, bytes| {
         for (row, bytes) in rows.zip(bytes.chunks_exact(row_bytes)) {
             decode(bytes, dtype, &mut values);
             values.iter_mut().for_each(|value| *value = scaling.physical(*value));
@@ -230,11 +250,21 @@ fn read_sample(stack: &Stack, index: usize, rows: Range<usize>, each: &mut Each)
 /// # Errors
 /// If it is another type.
 pub(crate) fn image_type(stack: &Stack) -> Result<DType> {
-    match stack.image.meta().dtype {
+    float_type(&stack.image)
+}
+
+/// The type of an array's values, float16 or float32.
+///
+/// # Errors
+/// If it is another type.
+fn float_type(array: &ChunkArray) -> Result<DType> {
+    match array.meta().dtype {
         dtype @ (DType::F16 | DType::F32) => Ok(dtype),
-        other => Err(Error::unsupported(format!("the image array has the type {other}"))
-            .at(stack.image.folder())
-            .with_remedy(remedy!["pack the cubes with ", Command::Convert])),
+        other => {
+            Err(Error::unsupported(format!("the {} array has the type {other}", array.name()))
+                .at(array.folder())
+                .with_remedy(remedy!["pack the cubes with ", Command::Convert]))
+        }
     }
 }
 

@@ -1,13 +1,14 @@
 //! `croissant.json`: Croissant 1.0, the JSON-LD description of datasets for machine learning.
 //!
 //! The distribution lists the metadata files with their checksums; the shards, whose chunks have checksums inside, are a set of
-//! files. The record sets are the table of samples, which `mlcroissant` reads
-//! from `samples.jsonl`, and the bands and classes, whose records are in the description itself.
+//! files. The record sets are the table of samples, which `mlcroissant` reads from `samples.jsonl`, and the bands, classes, targets
+//! and further images, whose records are in the description itself.
 
+use hsipack_format::metadata::Role;
 use serde_json::{Map, Value, json};
 
 use crate::about::{About, Author};
-use crate::facts::{ColumnType, DataFile, Facts, MaskClasses, SUMS};
+use crate::facts::{Band, ColumnType, DataFile, Facts, MaskClasses, SUMS};
 use crate::readme::{summary, tags, title};
 
 /// The table of samples of a dataset.
@@ -47,6 +48,7 @@ pub(crate) fn text(facts: &Facts, about: &About) -> String {
     put("distribution", Some(Value::Array(files)));
     let mut sets = vec![samples(facts)];
     sets.extend(bands(facts));
+    sets.extend(companions(facts));
     sets.extend(facts.masks.iter().filter(|mask| !mask.classes.is_empty()).map(classes));
     put("recordSet", Some(Value::Array(sets)));
     format!("{all:#}\n")
@@ -202,41 +204,81 @@ fn inline(name: &str, about: &str, fields: &[(&str, &str)], records: &[Vec<Value
     })
 }
 
-/// The bands of each stack with known wavelengths.
+/// The bands of each stack and of each further image with known wavelengths.
 fn bands(facts: &Facts) -> Vec<Value> {
     let stacks = facts.report.stacks.iter().zip(&facts.bands);
-    stacks
-        .filter(|(_, bands)| bands.iter().any(|band| band.wavelength_nm.is_some()))
-        .map(|(stack, bands)| {
-            let has_widths = bands.iter().all(|band| band.fwhm_nm.is_some());
-            let mut fields = vec![
-                ("band", "sc:Integer"),
-                ("wavelength_nm", "sc:Float"),
-                ("is_bad", "sc:Boolean"),
-            ];
-            if has_widths {
-                fields.push(("fwhm_nm", "sc:Float"));
-            }
-            let records: Vec<Vec<Value>> = (0..)
-                .zip(bands)
-                .filter(|(_, band)| band.wavelength_nm.is_some())
-                .map(|(number, band): (usize, _)| {
-                    vec![
-                        json!(number),
-                        json!(band.wavelength_nm),
-                        json!(band.is_bad),
-                        json!(band.fwhm_nm),
-                    ]
-                })
-                .collect();
-            inline(
-                &format!("bands_{}", stack.name),
-                "Bands of the cubes of this shape, counted from 0.",
-                &fields,
-                &records,
-            )
+    let cubes = stacks.map(|(stack, bands)| (stack.name.clone(), bands));
+    let images = facts.companions_of(Role::Image);
+    let images = images.map(|(stack, image)| (format!("{stack}_{}", image.name), &image.bands));
+    let is_known =
+        |(_, bands): &(String, &Vec<Band>)| bands.iter().any(|band| band.wavelength_nm.is_some());
+    let all = cubes.chain(images).filter(is_known);
+    all.map(|(name, bands)| bands_of(&format!("bands_{name}"), bands)).collect()
+}
+
+fn bands_of(name: &str, bands: &[Band]) -> Value {
+    let has_widths = bands.iter().all(|band| band.fwhm_nm.is_some());
+    let mut fields =
+        vec![("band", "sc:Integer"), ("wavelength_nm", "sc:Float"), ("is_bad", "sc:Boolean")];
+    if has_widths {
+        fields.push(("fwhm_nm", "sc:Float"));
+    }
+    let records: Vec<Vec<Value>> = (0..)
+        .zip(bands)
+        .filter(|(_, band)| band.wavelength_nm.is_some())
+        .map(|(number, band): (usize, _)| {
+            vec![json!(number), json!(band.wavelength_nm), json!(band.is_bad), json!(band.fwhm_nm)]
         })
-        .collect()
+        .collect();
+    inline(name, "Bands of the images of this shape, counted from 0.", &fields, &records)
+}
+
+/// The targets and the further images of each stack.
+fn companions(facts: &Facts) -> Vec<Value> {
+    let kinds = [
+        (
+            Role::Target,
+            "targets",
+            "Floats for each pixel of the cubes; NaN where they are missing.",
+        ),
+        (
+            Role::Image,
+            "images",
+            "Further images of the ground of the cubes. The ratio is their pixels for a pixel of the cube, along each axis.",
+        ),
+    ];
+    let set = |(role, name, about): (Role, &str, &str)| {
+        let channels = format!("{}s", role.bands());
+        let mut fields = vec![
+            ("name", "sc:Text"),
+            ("stack", "sc:Text"),
+            ("rows", "sc:Integer"),
+            ("columns", "sc:Integer"),
+            (channels.as_str(), "sc:Integer"),
+            ("dtype", "sc:Text"),
+            ("unit", "sc:Text"),
+        ];
+        if role == Role::Image {
+            fields.push(("ratio", "sc:Text"));
+        }
+        let records: Vec<Vec<Value>> = facts
+            .companions_of(role)
+            .map(|(stack, one)| {
+                vec![
+                    json!(one.name),
+                    json!(stack),
+                    json!(one.shape.rows),
+                    json!(one.shape.columns),
+                    json!(one.shape.bands),
+                    json!(one.dtype),
+                    json!(one.unit.as_deref().unwrap_or_default()),
+                    json!(one.ratio.to_string()),
+                ]
+            })
+            .collect();
+        (!records.is_empty()).then(|| inline(name, about, &fields, &records))
+    };
+    kinds.into_iter().filter_map(set).collect()
 }
 
 /// The classes of a mask.

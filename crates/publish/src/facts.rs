@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use hsipack_format::{Error, Result, checksums};
+use hsipack_format::metadata::Role;
+use hsipack_format::{CubeShape, Error, Ratio, Result, checksums};
 use hsipack_pack::info::DatasetReport;
 use hsipack_read::ClassPixels;
+use hsipack_store::dataset::ChunkArray;
 use hsipack_store::remote::is_url;
-use hsipack_store::{Dataset, bounded_read};
+use hsipack_store::{Dataset, Stack, bounded_read};
 use serde_json::Value;
 
 use crate::about::About;
@@ -24,6 +26,8 @@ pub(crate) struct Facts {
     pub(crate) report: DatasetReport,
     /// Bands of each stack of the report.
     pub(crate) bands: Vec<Vec<Band>>,
+    /// Targets and further images of each stack of the report.
+    pub(crate) companions: Vec<Vec<Companion>>,
     /// Its masks.
     pub(crate) masks: Vec<MaskClasses>,
     /// Formats of the files that were packed.
@@ -40,14 +44,55 @@ pub(crate) struct Facts {
     pub(crate) footprints: Footprints,
 }
 
-/// A band of a stack.
+/// A band of an image, or a channel of a target.
 pub(crate) struct Band {
+    /// Its name, if the files had one.
+    pub(crate) name: Option<String>,
     /// Its centre in nm.
     pub(crate) wavelength_nm: Option<f64>,
     /// Its width in nm.
     pub(crate) fwhm_nm: Option<f64>,
     /// Whether it is marked as bad.
     pub(crate) is_bad: bool,
+}
+
+/// A target or a further image of a stack.
+pub(crate) struct Companion {
+    /// Its name.
+    pub(crate) name: String,
+    /// Which of both it is.
+    pub(crate) role: Role,
+    /// Rows, columns and bands of one sample.
+    pub(crate) shape: CubeShape,
+    /// Its pixels for pixels of the cubes, along each axis.
+    pub(crate) ratio: Ratio,
+    /// Type of the values.
+    pub(crate) dtype: &'static str,
+    /// Unit of the values, if it is known.
+    pub(crate) unit: Option<String>,
+    /// Its bands or channels.
+    pub(crate) bands: Vec<Band>,
+}
+
+impl Companion {
+    fn of(array: &ChunkArray) -> Option<Self> {
+        let meaning = array.meta().companion_meaning()?;
+        let shape = array.shape();
+        let names = meaning.band_names.as_deref().unwrap_or_default();
+        let bands = (0..shape.bands).map(|band| Band {
+            name: names.get(band).cloned(),
+            ..Band::of(band, meaning.wavelength.as_deref(), meaning.fwhm.as_deref())
+        });
+        Some(Self {
+            name: array.name().to_owned(),
+            role: meaning.role,
+            shape,
+            ratio: meaning.ratio,
+            dtype: array.meta().dtype.name(),
+            bands: bands.collect(),
+            unit: meaning.unit,
+        })
+    }
 }
 
 /// A mask, with all classes that have pixels or a name.
@@ -124,6 +169,7 @@ impl Facts {
         let mut facts = Self {
             folder: folder_name(path)?,
             bands: dataset.stacks().iter().map(bands).collect(),
+            companions: dataset.stacks().iter().map(companions).collect(),
             masks: masks(pinned, &report, threads)?,
             formats: BTreeSet::new(),
             units: BTreeSet::new(),
@@ -156,6 +202,15 @@ impl Facts {
     }
 }
 
+impl Facts {
+    /// The targets or further images of all stacks, each with the name of its stack.
+    pub(crate) fn companions_of(&self, role: Role) -> impl Iterator<Item = (&str, &Companion)> {
+        let stacks = self.report.stacks.iter().zip(&self.companions);
+        let all = stacks.flat_map(|(stack, all)| all.iter().map(|one| (stack.name.as_str(), one)));
+        all.filter(move |(_, one)| one.role == role)
+    }
+}
+
 /// The name of a dataset's folder.
 fn folder_name(path: &Path) -> Result<String> {
     let full = match path.file_name() {
@@ -170,17 +225,28 @@ fn folder_name(path: &Path) -> Result<String> {
     })
 }
 
-fn bands(stack: &hsipack_store::Stack) -> Vec<Band> {
-    let good = stack.image.meta().band_notes().good_bands;
-    let of = |list: &Option<Vec<f64>>, band: usize| list.as_ref().map(|list| list[band]);
+impl Band {
+    /// Band `band` of these wavelengths and widths.
+    fn of(band: usize, wavelength: Option<&[f64]>, fwhm: Option<&[f64]>) -> Self {
+        // Makers mark unused bands by a wavelength of 0.
+        let of = |list: Option<&[f64]>| list.map(|list| list[band]).filter(|nm| *nm > 0.0);
+        Self { name: None, wavelength_nm: of(wavelength), fwhm_nm: of(fwhm), is_bad: false }
+    }
+}
+
+fn bands(stack: &Stack) -> Vec<Band> {
+    let notes = stack.image.meta().band_notes();
     (0..stack.image.shape().bands)
         .map(|band| Band {
-            // Makers mark unused bands by a wavelength of 0.
-            wavelength_nm: of(&stack.wavelength, band).filter(|nm| *nm > 0.0),
-            fwhm_nm: of(&stack.fwhm, band).filter(|nm| *nm > 0.0),
-            is_bad: good.as_ref().is_some_and(|good| !good[band]),
+            name: notes.band_names.as_ref().map(|names| names[band].clone()),
+            is_bad: notes.good_bands.as_ref().is_some_and(|good| !good[band]),
+            ..Band::of(band, stack.wavelength.as_deref(), stack.fwhm.as_deref())
         })
         .collect()
+}
+
+fn companions(stack: &Stack) -> Vec<Companion> {
+    stack.companions.iter().filter_map(Companion::of).collect()
 }
 
 /// All masks, by name, each with its classes in ascending order.

@@ -1,11 +1,12 @@
 //! `README.md`: a dataset card as the Hugging Face Hub shows it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use hsipack_format::metadata::Role;
 use hsipack_pack::info::StackReport;
 
 use crate::about::About;
-use crate::facts::{Facts, MaskClasses};
+use crate::facts::{Band, Companion, Facts, MaskClasses};
 use crate::markdown::{bytes, code, count, escaped, number, table, yaml};
 
 /// The name of the picture beside the card.
@@ -65,6 +66,8 @@ pub(crate) fn text(facts: &Facts, about: &About) -> String {
     text += "## Contents\n\n";
     text += &contents(facts, about);
     text += &cubes(facts);
+    text += &targets(facts);
+    text += &images(facts);
     text += &splits(facts);
     facts.masks.iter().for_each(|mask| text += &classes(mask));
     text += &labels(facts);
@@ -225,6 +228,10 @@ fn contents(facts: &Facts, about: &About) -> String {
     row("sensors", joined(&sensors));
     row("units of values", joined(&facts.units));
     row("masks", joined(facts.masks.iter().map(|mask| &mask.name)));
+    for (heading, role) in [("targets", Role::Target), ("further images", Role::Image)] {
+        let names: BTreeSet<_> = facts.companions_of(role).map(|(_, one)| &one.name).collect();
+        row(heading, joined(names));
+    }
     let boxes = report.boxes.as_ref();
     row("boxes", boxes.map_or(String::new(), |boxes| count(boxes.boxes as u64)));
     row(
@@ -276,6 +283,78 @@ fn cubes(facts: &Facts) -> String {
         ["cubes", "rows × columns", "bands", "wavelengths", "widths (FWHM)", "values", "stored as"];
     let rows = facts.report.stacks.iter().zip(&facts.bands).map(row);
     format!("### Cubes\n\n{}\n", table(&heads, rows))
+}
+
+/// Rows × columns of a companion.
+fn size(Companion { shape, .. }: &Companion) -> String {
+    format!("{} × {}", shape.rows, shape.columns)
+}
+
+/// A number of bands or channels, with their names if they are few.
+fn named(bands: &[Band]) -> String {
+    const SHOWN: usize = 8;
+    let names: Vec<&String> = bands.iter().filter_map(|band| band.name.as_ref()).collect();
+    match names.len() {
+        1..=SHOWN => format!("{}: {}", bands.len(), joined(names)),
+        _ => bands.len().to_string(),
+    }
+}
+
+fn unit(companion: &Companion) -> String {
+    companion.unit.as_deref().map_or("unknown".to_owned(), escaped)
+}
+
+/// The targets of the cubes.
+fn targets(facts: &Facts) -> String {
+    let row = |(_, target): (&str, &Companion)| {
+        vec![
+            escaped(&target.name),
+            size(target),
+            named(&target.bands),
+            unit(target),
+            target.dtype.to_owned(),
+        ]
+    };
+    let rows: Vec<_> = facts.companions_of(Role::Target).map(row).collect();
+    listed("Targets", &["target", "rows × columns", "channels", "unit", "stored as"], rows)
+}
+
+/// The further images of the cubes.
+fn images(facts: &Facts) -> String {
+    let row = |(_, image): (&str, &Companion)| {
+        let nm = image.bands.iter().filter_map(|band| band.wavelength_nm);
+        let range = nm.map(|nm| [nm, nm]).reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])]);
+        vec![
+            escaped(&image.name),
+            size(image),
+            image.ratio.to_string(),
+            named(&image.bands),
+            range.map_or("unknown".to_owned(), |[least, most]| {
+                format!("{}–{} nm", number(least), number(most))
+            }),
+            unit(image),
+            image.dtype.to_owned(),
+        ]
+    };
+    let rows: Vec<_> = facts.companions_of(Role::Image).map(row).collect();
+    let heads = [
+        "image",
+        "rows × columns",
+        "pixels for a pixel of the cube, along each axis",
+        "bands",
+        "wavelengths",
+        "unit",
+        "stored as",
+    ];
+    listed("Further images", &heads, rows)
+}
+
+/// A table with a heading; empty without rows.
+fn listed(title: &str, heads: &[&str], rows: Vec<Vec<String>>) -> String {
+    match rows.is_empty() {
+        true => String::new(),
+        false => format!("### {title}\n\n{}\n", table(heads, rows)),
+    }
 }
 
 fn splits(facts: &Facts) -> String {

@@ -3,10 +3,11 @@
 //! Links are relative, so that the folder can be copied. Positions of pixels are those of the extension `proj`, centres and
 //! widths of bands those of `eo`, in micrometres.
 
+use hsipack_format::metadata::Role;
 use serde_json::{Map, Value, json};
 
 use crate::about::{About, rfc3339};
-use crate::facts::Facts;
+use crate::facts::{Band, Companion, Facts};
 use crate::footprints::{Footprint, Time, extent};
 use crate::readme::{summary, tags, title};
 
@@ -170,7 +171,7 @@ fn item(footprint: &Footprint, facts: &Facts, about: &About) -> Value {
         "description": format!("Position {number} of the first axis"),
         "roles": ["data"],
         "data_type": stack.dtype,
-        "bands": bands(footprint, facts),
+        "bands": bands(&facts.bands[footprint.stack]),
     });
     if let [unit] = facts.units.iter().collect::<Vec<_>>().as_slice() {
         cube["unit"] = json!(unit);
@@ -185,6 +186,11 @@ fn item(footprint: &Footprint, facts: &Facts, about: &About) -> Value {
             "roles": ["labels"],
         });
         assets.insert(format!("mask_{}", mask.name), asset);
+    }
+    for companion in &facts.companions[footprint.stack] {
+        let href = format!("{to_dataset}/{}/{}", stack.name, companion.name);
+        let key = format!("{}_{}", companion.role.name(), companion.name);
+        assets.insert(key, companion_asset(companion, footprint, href));
     }
     json!({
         "type": "Feature",
@@ -205,13 +211,38 @@ fn item(footprint: &Footprint, facts: &Facts, about: &About) -> Value {
     })
 }
 
-/// The bands of a cube, with centres and widths in µm.
-fn bands(footprint: &Footprint, facts: &Facts) -> Vec<Value> {
+/// The asset of a target or a further image, whose pixels may be larger or smaller than those of the cube.
+fn companion_asset(companion: &Companion, footprint: &Footprint, href: String) -> Value {
+    let Companion { name, role, shape, ratio, .. } = companion;
+    let mut asset = json!({
+        "href": href,
+        "type": ZARR,
+        "title": format!("{} {name}", role.words()),
+        "description": format!("Position {} of the first axis", footprint.index),
+        "roles": [if *role == Role::Target { "labels" } else { "data" }],
+        "data_type": companion.dtype,
+        "bands": bands(&companion.bands),
+    });
+    if let Some(unit) = &companion.unit {
+        asset["unit"] = json!(unit);
+    }
+    if !ratio.is_same() {
+        let [x, a, b, y, d, e] = footprint.geo.transform;
+        let [a, b, d, e] = [a, b, d, e].map(|step| step / ratio.factor());
+        asset["proj:shape"] = json!([shape.rows, shape.columns]);
+        asset["proj:transform"] = json!([a, b, x, d, e, y]);
+    }
+    asset
+}
+
+/// Bands, with centres and widths in µm.
+fn bands(bands: &[Band]) -> Vec<Value> {
     let micrometres = |nm: f64| json!((nm * 1e3).round() / 1e6);
     (0..)
-        .zip(&facts.bands[footprint.stack])
+        .zip(bands)
         .map(|(number, band): (usize, _)| {
-            let mut all = json!({ "name": format!("band {number}") });
+            let name = band.name.clone().unwrap_or_else(|| format!("band {number}"));
+            let mut all = json!({ "name": name });
             if let Some(nm) = band.wavelength_nm {
                 all["eo:center_wavelength"] = micrometres(nm);
             }

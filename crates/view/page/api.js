@@ -77,22 +77,26 @@ export const ping = () => json('api/ping');
 export const thumbnail = async (id, side, signal) =>
   (await request(`api/thumbnail/${id}?side=${side}`, signal)).blob();
 
-/** Values of some bands in a region, thinned out to at most `side` pixels along the longer edge. */
-export const planes = (id, bands, where, side, signal) =>
-  numbers(`api/cube/${id}/planes?${query({ bands: bands.join(','), ...region(where), side })}`, signal, Float32Array);
+/** @typedef {{id: number, array: string | null}} OfArray  an array of a sample; null: its image */
 
-export const mask = (id, name, where, side, signal) =>
-  numbers(`api/cube/${id}/mask/${encodeURIComponent(name)}?${query({ ...region(where), side })}`, signal, ...MASKS);
+/** Values of some bands in a region, thinned out to at most `side` pixels along the longer edge. @param {OfArray} of */
+export const planes = ({ id, array }, bands, where, side, signal) =>
+  numbers(`api/cube/${id}/planes?${query({ bands: bands.join(','), ...region(where), side, array })}`, signal, Float32Array);
 
-export const spectrum = (id, where, signal) =>
-  json(`api/cube/${id}/spectrum?${query(region(where))}`, signal);
+/** A mask of the sample in the pixels of one of its arrays. @param {OfArray} of */
+export const mask = ({ id, array }, name, where, side, signal) =>
+  numbers(`api/cube/${id}/mask/${encodeURIComponent(name)}?${query({ ...region(where), side, array })}`, signal, ...MASKS);
+
+/** @param {OfArray} of */
+export const spectrum = ({ id, array }, where, signal) =>
+  json(`api/cube/${id}/spectrum?${query({ ...region(where), array })}`, signal);
 
 export const classes = (id, name, signal) =>
   json(`api/cube/${id}/classes/${encodeURIComponent(name)}`, signal);
 
-/** Angles of all pixels of a cube to the mean spectrum of a region. */
-export const angles = (id, where, side, signal) =>
-  numbers(`api/cube/${id}/angles?${query({ ...region(where), side })}`, signal, Float32Array);
+/** Angles of all pixels to the mean spectrum of a region. @param {OfArray} of */
+export const angles = ({ id, array }, where, side, signal) =>
+  numbers(`api/cube/${id}/angles?${query({ ...region(where), side, array })}`, signal, Float32Array);
 
 /** How far the packed values are from those of the source, band by band. */
 export const precision = (id, signal) => json(`api/cube/${id}/precision`, signal);

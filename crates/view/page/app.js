@@ -46,6 +46,8 @@ let about = null;
 /** What is open. @type {any} */
 let open = null;
 let asked = new AbortController();
+/** What has the focus after the next view has opened. @type {string | null} */
+let focus = null;
 let overviewHash = write(overview());
 /** The sample that was last opened from the overview, and the address of that overview. @type {{hash: string, place: number} | null} */
 let visited = null;
@@ -80,7 +82,7 @@ async function route() {
   address = location.hash;
   state = read(address);
   const page = { about, main, fail: (error, again) => { if (!signal.aborted) fail(error, again); }, clear, save, signal,
-    focused: null, overviewHash: () => overviewHash, neighbours };
+    focused: null, overviewHash: () => overviewHash, refocus: (selector) => { focus = selector; }, neighbours };
   try {
     if (state.page === 'overview') {
       page.save = Object.assign((next) => { overviewHash = write(next); save(next); }, { now: save.now });
@@ -96,7 +98,9 @@ async function route() {
       if (signal.aborted) { opened?.stop(); return; }
       open = opened;
       // Keyboard users continue in the cube.
-      if (!first) main.focus({ preventScroll: true });
+      const held = focus ? main.querySelector(focus) : null;
+      focus = null;
+      if (!first) (held ?? main).focus({ preventScroll: true });
     }
   } catch (error) {
     if (signal.aborted) return;

@@ -1,7 +1,7 @@
 // The section "Class means": mean ± standard deviation of the spectra of each class of the mask.
 
 import * as api from './api.js';
-import { bandAxis, bandTable } from './axes.js';
+import { bandAxis, bandMarks, bandTable } from './axes.js';
 import { Chart, swatch } from './chart.js';
 import { el, section } from './dom.js';
 import { fileName, saveCsv, spectraCsv } from './exports.js';
@@ -61,7 +61,7 @@ export function classesSection(session) {
     if (!drawn.length) return;
     list.replaceChildren(...shown().map((one) => el('li', {}, swatch(hex(colourOf(one))),
       el('span', { class: 'text' }, one.label), el('span', { class: 'muted small number' }, `${count(one.pixels)} pixels`))));
-    chart.show({ ...bandAxis(cube), lines: drawn, marks: session.bandMarks(), table: bandTable(cube, drawn),
+    chart.show({ ...bandAxis(cube), lines: drawn, marks: bandMarks(cube, view.state), table: bandTable(cube, drawn),
       label: `Mean ± standard deviation by class: ${drawn.map(({ name }) => name).join(', ')}` });
   }
 

@@ -1,5 +1,6 @@
 // Keyboard shortcuts of a cube's page.
 
+import { IMAGE, namesOf } from './arrays.js';
 import { say } from './dom.js';
 import { spanned } from './picture.js';
 import { regionName, shownBands } from './shown.js';
@@ -13,7 +14,15 @@ export function cubeKeys(session) {
   function step(by) {
     const [band, ...others] = shownBands(session.cube, session.view.state);
     const next = band + by;
-    if (!others.length && next >= 0 && next < session.cube.shape[2]) session.view.set({ bands: [next] });
+    if (!others.length && next >= 0 && next < session.cube.shape[2]) session.view.set({ bands: [next], range: null });
+  }
+
+  /** Shows the next array of the sample. */
+  function nextArray({ currentTarget }) {
+    const names = namesOf(session.sample).map(({ name }) => name);
+    const next = names[(names.indexOf(session.cube.array ?? IMAGE) + 1) % names.length];
+    if (names.length > 1) session.showArray(next, currentTarget instanceof HTMLCanvasElement ? '.frame:not(.other) canvas' : null);
+    else say('This sample has no other array.');
   }
 
   function begin() {
@@ -69,7 +78,7 @@ export function cubeKeys(session) {
       '+': () => picture.zoom(1.5), '=': () => picture.zoom(1.5), '-': () => picture.zoom(1 / 1.5), 0: () => picture.fit(),
       g: () => session.toggleGrey(), m: () => session.toggleMask(), a: () => session.toggleAngle(),
       n: () => go(cube.next), p: () => go(cube.previous), '[': () => step(-1), ']': () => step(1),
-      s: () => exportPng(session), l: () => copyView(session),
+      s: () => exportPng(session), l: () => copyView(session), v: () => nextArray(event),
       Escape: () => { location.hash = session.page.overviewHash(); },
     };
     const act = acts[event.key] ?? (preset && (() => session.view.set({ bands: preset.bands })));

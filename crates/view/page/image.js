@@ -2,7 +2,8 @@
 
 import * as api from './api.js';
 import { Field, shownMap } from './maps.js';
-import { colourOf, classOf, comparedMasks, hiddenClasses, shownBands, shownMask } from './shown.js';
+import { viridis } from './palette.js';
+import { colourOf, classOf, comparedMasks, hiddenClasses, isTarget, shownBands, shownMask } from './shown.js';
 import { paintAgreement, paintBands, paintMap, paintMask, percentiles } from './stretch.js';
 import { Tile } from './tiles.js';
 
@@ -27,7 +28,7 @@ export class CubeImage {
     const [rows, columns] = session.cube.shape;
     /** @type {Region} */
     this.region = { rows: [0, rows], columns: [0, columns] };
-    this.whole = new Tile(session.cube.id, this.region, WHOLE);
+    this.whole = new Tile(session.cube, this.region, WHOLE);
     /** @type {Tile | null} */
     this.close = null;
     /** @type {Tile | null} the tile that is loading and will become `close` */
@@ -124,7 +125,7 @@ export class CubeImage {
     const wide = around(region, this.region);
     const longer = Math.max(wide.rows[1] - wide.rows[0], wide.columns[1] - wide.columns[0]);
     const side = longer <= CLOSE ? longer : Math.min(CLOSE, Math.ceil(longer * needed));
-    await this.#guard(() => this.#lookAt(new Tile(this.session.cube.id, wide, side)));
+    await this.#guard(() => this.#lookAt(new Tile(this.session.cube, wide, side)));
   }
 
   async #lookAt(tile) {
@@ -142,7 +143,7 @@ export class CubeImage {
 
   /** A picture of a region, with one pixel per pixel of the cube unless the region is too large. */
   async export(region) {
-    const tile = new Tile(this.session.cube.id, region, CLOSE);
+    const tile = new Tile(this.session.cube, region, CLOSE);
     const [bands, masks] = this.#wanted();
     // Use the stretch of the whole cube.
     await Promise.all([tile.fetch(bands, masks), this.whole.fetch(bands, [])]);
@@ -154,9 +155,14 @@ export class CubeImage {
     return this.whole.has(shownBands(this.session.cube, this.session.view.state), []);
   }
 
-  /** For each shown band that has arrived, the values that become black and full colour; from both samples if two are shown. */
+  /**
+   * For each shown band that has arrived, the values that become black and full colour, or the ends of a target's colours; from
+   * both samples if two are shown.
+   */
   limits() {
     const { cube, view } = this.session;
+    const { range } = view.state;
+    if (isTarget(cube) && range) return [{ low: range[0], high: range[1] }];
     return shownBands(cube, view.state).map((band) => {
       const planes = [this, this.partner].flatMap((image) => image?.whole.planes.get(band) ?? []);
       const key = [band, planes.length, ...view.state.stretch].join();
@@ -195,6 +201,11 @@ export class CubeImage {
       return canvas;
     }
     const planes = shownBands(cube, view.state).map((band) => tile.planes.get(band));
+    if (isTarget(cube)) {
+      paintMap(picture.data, (pixel) => planes[0][pixel], this.limits()[0], viridis);
+      context.putImageData(picture, 0, 0);
+      return canvas;
+    }
     paintBands(picture.data, planes, this.limits());
     const pair = this.agreement();
     const mask = shownMask(cube, view.state);

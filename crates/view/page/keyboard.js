@@ -7,8 +7,8 @@ const KEYS = [
   ['Everywhere', [['?', 'This list'], ['t', 'Light or dark colours'], ['Esc', 'Close a dialog; from a cube back to all samples']]],
   ['All samples', [['Arrows, Home, End, Page up, Page down', 'Move among the samples'], ['Enter', 'Open the sample'], ['/', 'Type a condition']]],
   ['A cube', [
-    ['n, p', 'Next, previous cube'], ['g', 'Colour or one band as grey'], ['1 2 3', 'Presets of bands'],
-    ['[ ]', 'With one band in grey: previous, next band'],
+    ['n, p', 'Next, previous cube'], ['v', 'Next array of the sample: images and targets'], ['g', 'Colour or one band as grey'], ['1 2 3', 'Presets of bands'],
+    ['[ ]', 'With one band in grey, or a target: previous, next band or channel'],
     ['m', 'Show or hide the mask'], ['a', 'Angle map to the chosen spectrum'], ['s', 'Save the picture as PNG'], ['l', 'Copy the link']]],
   ['Training', [['n, p', 'Next, previous batch'], ['Arrows', 'Move among the items of a batch'], ['Enter', 'Open an item; again: close it'], ['Esc', 'Close the item; back to all samples']]],
   ['The picture', [

@@ -3,7 +3,7 @@
 
 import * as api from './api.js';
 import { blueRed, viridis } from './palette.js';
-import { bandName, number, shownBands } from './shown.js';
+import { bandName, bandWord, number, shownBands } from './shown.js';
 
 /** Pixels along the longer edge of a map. */
 const SIDE = 2048;
@@ -61,31 +61,32 @@ export function shownMap(session) {
   const inUnit = cube.unit ? ` ${cube.unit}` : '';
   const signed = { signed: true, colour: blueRed, unit: cube.unit ?? '', limit: 'Largest value of the colours',
     end: (value) => `${short(value)}${inUnit}` };
-  if (map === 'deviation') {
+  const isImage = cube.array === null;
+  if (map === 'deviation' && isImage) {
     return { ...signed, key: `deviation ${band}`, title: `Packed − source, band ${band}, ${bandName(cube, band)}`,
       load: (signal) => api.deviation(cube.id, band, where, SIDE, signal),
       text: (value) => `packed − source: ${sign(value)}${inUnit}`, fail: (error) => session.precision.fail(error) };
   }
-  if (map === 'spectrum') {
+  if (map === 'spectrum' && isImage) {
     return { key: 'spectrum', title: 'Deviation of the whole spectrum', signed: false, colour: viridis, unit: 'as a fraction',
       limit: 'Largest value of the colours', end: percent, text: (value) => `deviation of the spectrum: ${percent(value)}`,
       load: (signal) => api.deviation(cube.id, undefined, where, SIDE, signal), fail: (error) => session.precision.fail(error) };
   }
-  if (map === 'difference' && session.side) {
+  if (map === 'difference' && session.side && !session.side.differs) {
     const other = session.side.cube;
-    return { ...signed, key: `difference ${other.id} ${band}`, title: `This − ${other.name}, band ${band}, ${bandName(cube, band)}`,
+    return { ...signed, key: `difference ${other.id} ${band}`, title: `This − ${other.name}, ${bandWord(cube).toLowerCase()} ${band}, ${bandName(cube, band)}`,
       async load(signal) {
-        const [own, its] = await Promise.all([cube.id, other.id].map((id) => api.planes(id, [band], where, SIDE, signal)));
+        const [own, its] = await Promise.all([cube, other].map((of) => api.planes(of, [band], where, SIDE, signal)));
         const [, height, width] = own.shape;
         return { shape: [height, width], data: own.data.map((value, at) => value - its.data[at]) };
       },
       text: (value) => `difference: ${sign(value)}${inUnit}`, fail: null };
   }
-  const pin = angle && !map ? pins[Math.min(chosen, pins.length - 1)] : null;
+  const pin = angle && !map && cube.shape[2] > 1 ? pins[Math.min(chosen, pins.length - 1)] : null;
   if (!pin) return null;
   return { key: JSON.stringify([pin.rows, pin.columns]), title: `Angle to ${pin.name}`, signed: false,
     // Smaller angles are brighter.
     colour: (part) => viridis(1 - part), unit: 'rad', limit: 'Largest angle of the colours, in radians',
     end: (value) => (value ? `${short(value)} rad (${degrees(value)})` : '0'), text: (value) => `angle ${number(value, 4)} rad`,
-    load: (signal) => api.angles(cube.id, pin, SIDE, signal), fail: null };
+    load: (signal) => api.angles(cube, pin, SIDE, signal), fail: null };
 }

@@ -1,10 +1,11 @@
-// The section "Compare with another sample": which sample is shown beside this one, and their difference.
+// The section "Side by side": which sample or array is shown beside this one, and the difference of two samples.
 
 import * as api from './api.js';
-import { toggle } from './display.js';
+import { IMAGE, namesOf } from './arrays.js';
+import { channelSelect, toggle } from './display.js';
 import { debounced, el, section, unique } from './dom.js';
 import { mapBand } from './maps.js';
-import { bandName, count } from './shown.js';
+import { bandName, bandWord, count, isTarget, shownBands } from './shown.js';
 
 /** How many samples are searched for a part of a name, and how many are listed. */
 const LOOKED_AT = 500;
@@ -17,7 +18,7 @@ export function pairSection(session) {
   const { cube, view } = session;
   const asks = new api.Latest();
   const fold = session.fold('beside');
-  const { node, body } = section('beside', 'Compare with another sample', view.state.open.includes('beside'), (open) => {
+  const { node, body } = section('beside', session.sample.arrays.length ? 'Side by side' : 'Compare with another sample', view.state.open.includes('beside'), (open) => {
     fold(open);
     if (open) search();
   });
@@ -39,14 +40,15 @@ export function pairSection(session) {
   } });
   const wavelength = el('span', { class: 'number muted' });
   const end = el('button', { type: 'button', onclick: () => { choose(null); box.focus(); } }, 'Close');
+  const differs = el('div', { class: 'row' }, difference, el('label', { for: bandId }, `in ${bandWord(cube).toLowerCase()}`), band, wavelength);
   const chosen = el('div', { class: 'body-part' },
-    el('div', { class: 'row' }, el('span', { class: 'label' }, 'Compared with'), name, el('span', { class: 'gap' }), end),
-    el('div', { class: 'row' }, difference, el('label', { for: bandId }, 'in band'), band, wavelength));
-  body.append(chosen, el('div', { class: 'row' }, el('label', { for: id, class: 'label' }, 'Sample'), box), problem, said, list);
+    el('div', { class: 'row' }, el('span', { class: 'label' }, 'Compared with'), name, el('span', { class: 'gap' }), end), differs);
+  const array = arraySelect(session, () => { problem.textContent = ''; });
+  body.append(array.node, chosen, el('div', { class: 'row' }, el('label', { for: id, class: 'label' }, 'Sample'), box), problem, said, list);
 
   function choose(other) {
     problem.textContent = '';
-    view.set({ other, limit: null, ...(other === null && view.state.map === 'difference' ? { map: '' } : {}) });
+    view.set({ other, beside: null, limit: null, ...(other === null && view.state.map === 'difference' ? { map: '' } : {}) });
   }
 
   /** Samples that match the typed text: it is a part of their name, their whole name, or their id. */
@@ -62,7 +64,7 @@ export function pairSection(session) {
       found.unshift(...more.samples.filter((one) => !found.some(({ id: known }) => known === one.id)));
     }
     // The shape of a raw cube is known only after it was opened.
-    return found.filter((one) => one.id !== cube.id && (!one.shape || String(one.shape) === String(cube.shape)));
+    return found.filter((one) => one.id !== cube.id && (!one.shape || String(one.shape) === String(session.sample.shape)));
   }
 
   async function search() {
@@ -87,7 +89,8 @@ export function pairSection(session) {
   function show() {
     const { side } = session;
     const at = mapBand(cube, view.state);
-    chosen.hidden = !side;
+    array.show();
+    chosen.hidden = !side || side.differs;
     name.textContent = side?.cube.name ?? '';
     difference.setAttribute('aria-pressed', String(view.state.map === 'difference'));
     if (document.activeElement !== band) band.value = String(at);
@@ -96,7 +99,46 @@ export function pairSection(session) {
       button.setAttribute('aria-pressed', String(Number(button.dataset.id) === view.state.other));
     }
   }
-  view.on(['map', 'mapband', 'bands', 'other'], show);
+  view.on(['map', 'mapband', 'bands', 'other', 'beside', 'besidebands'], show);
   if (node.open) search();
   return { node, show, fail, stop: () => asks.stop() };
+}
+
+/** The choice of another array of the sample, and of its bands or channel. */
+function arraySelect(session, onchoose) {
+  const { cube, sample, view } = session;
+  const others = namesOf(sample).filter(({ name }) => name !== (cube.array ?? IMAGE));
+  const id = unique('beside');
+  const choice = el('select', { id, onchange: () => {
+    onchoose();
+    view.set({ beside: choice.value || null, besidebands: null, besiderange: null, other: null, limit: null,
+      ...(view.state.map === 'difference' ? { map: '' } : {}) });
+  } }, el('option', { value: '' }, 'None'), others.map(({ name, text }) => el('option', { value: name }, text)));
+  const bands = el('div', {});
+  const node = el('div', { class: 'body-part' }, el('div', { class: 'row' }, el('label', { for: id, class: 'label' }, 'Other array'), choice), bands);
+  node.hidden = !others.length;
+  /** @type {{of: any, node: HTMLElement, show: () => void} | null} the choice of bands of the array that is shown */
+  let shown = null;
+  return {
+    node,
+    show() {
+      const side = session.side?.differs ? session.side : null;
+      choice.value = side ? side.cube.array ?? IMAGE : '';
+      if (shown?.of !== side) {
+        shown = side && { of: side, ...(isTarget(side.cube) ? channelSelect : presetButtons)(side.cube, side.view) };
+        bands.replaceChildren(...(shown ? [shown.node] : []));
+      }
+      shown?.show();
+    },
+  };
+}
+
+/** Buttons for the presets of bands of an image. */
+function presetButtons(cube, view) {
+  const all = cube.presets.map(({ name, caption, bands }) => ({ bands, button: toggle(name, caption, () => view.set({ bands })) }));
+  const node = el('div', { class: 'row', role: 'group', 'aria-label': `Bands shown of ${cube.array ?? IMAGE}` }, all.map(({ button }) => button));
+  return { node, show() {
+    const now = String(shownBands(cube, view.state));
+    for (const { bands, button } of all) button.setAttribute('aria-pressed', String(String(bands) === now));
+  } };
 }

@@ -3,18 +3,20 @@
 import { debounced, el, unique } from './dom.js';
 import { gestures } from './gestures.js';
 
-/** The maximum size of a pixel of the cube, in CSS pixels. */
+/** The maximum size of a pixel of the array of the page, in CSS pixels. */
 const LARGEST = 80;
 
 export class Picture {
   /** @param {any} session */
   constructor(session) {
     this.session = session;
+    /** The size of a pixel of this array for one of the page's array: both pictures have the same limits of zoom. */
+    this.unit = 1 / session.factor;
     this.drawing = false;
     /** @type {import('./api.js').Region | null} */
     this.drawn = null;
     this.size = { width: 1, height: 1 };
-    /** @type {[number, number] | null} the pixel under the pointer in the picture beside this one */
+    /** @type {number[] | null} the pixel under the pointer in the picture beside this one */
     this.pointed = null;
     const id = unique('picture-keys');
     this.canvas = el('canvas', {
@@ -61,7 +63,7 @@ export class Picture {
   fitScale() {
     const [rows, columns] = this.session.cube.shape;
     const margin = 8;
-    return Math.max(1e-3, Math.min(LARGEST, (this.size.width - margin) / columns, (this.size.height - margin) / rows));
+    return Math.max(1e-3, Math.min(LARGEST * this.unit, (this.size.width - margin) / columns, (this.size.height - margin) / rows));
   }
 
   /** The centre of the view, and the size of a pixel. */
@@ -73,9 +75,9 @@ export class Picture {
   #move({ row, column, scale }) {
     const [rows, columns] = this.session.cube.shape;
     const inside = (value, end) => Math.min(end, Math.max(0, value));
-    const least = Math.min(this.fitScale(), 1);
+    const least = Math.min(this.fitScale(), this.unit);
     this.session.view.set({ at: {
-      row: inside(row, rows), column: inside(column, columns), scale: Math.min(LARGEST, Math.max(least, scale)),
+      row: inside(row, rows), column: inside(column, columns), scale: Math.min(LARGEST * this.unit, Math.max(least, scale)),
     } });
   }
 
@@ -84,7 +86,7 @@ export class Picture {
   /** Zooms around a place on the canvas, by default its centre. */
   zoom(factor, x = this.size.width / 2, y = this.size.height / 2) {
     const { row, column, scale } = this.at();
-    const next = Math.min(LARGEST, Math.max(Math.min(this.fitScale(), 1), scale * factor));
+    const next = Math.min(LARGEST * this.unit, Math.max(Math.min(this.fitScale(), this.unit), scale * factor));
     const [dx, dy] = [x - this.size.width / 2, y - this.size.height / 2];
     this.#move({ row: row + dy / scale - dy / next, column: column + dx / scale - dx / next, scale: next });
   }

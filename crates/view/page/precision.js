@@ -1,7 +1,7 @@
 // The section "Precision": how far packed values are from the values of the source, by band and as a map.
 
 import * as api from './api.js';
-import { bandAxis } from './axes.js';
+import { bandAxis, bandMarks } from './axes.js';
 import { Chart, swatch } from './chart.js';
 import { toggle } from './display.js';
 import { el, section, unique } from './dom.js';
@@ -130,7 +130,7 @@ export function precisionSection(session) {
     const log = positive.length > 0 && Math.max(...positive) > WIDE * Math.min(...positive);
     const yTitle = view.state.relative ? 'Relative deviation' : cube.unit ? `Deviation (${cube.unit})` : 'Deviation';
     chart.show({ ...bandAxis(cube), yTitle, log, zero: !log, lines: drawn, table, label: `Deviation by band: ${drawn.map((line) => line.name).join(', ')}`,
-      marks: session.bandMarks() });
+      marks: bandMarks(cube, view.state) });
   }
 
   const table = {

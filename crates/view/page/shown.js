@@ -15,10 +15,16 @@ export function classesIn(value) {
   return layers;
 }
 
+/** Whether an array is a target: one of its channels is shown in the colours of a scale. */
+export const isTarget = (cube) => cube.role === 'target';
+
+/** "Band", or "Channel" of a target. */
+export const bandWord = (cube) => (isTarget(cube) ? 'Channel' : 'Band');
+
 /** The shown bands: three, or one. @returns {number[]} */
 export function shownBands(cube, view) {
   const count = cube.shape[2];
-  const sound = view.bands?.every((band) => band < count);
+  const sound = view.bands?.every((band) => band < count) && !(isTarget(cube) && view.bands.length > 1);
   return sound ? view.bands : cube.presets[0]?.bands ?? [0];
 }
 
@@ -79,7 +85,7 @@ export const count = (value) => grouped.format(value);
 export function bandName(cube, band) {
   const wavelength = cube.wavelength?.[band];
   if (wavelength !== null && wavelength !== undefined) return `${number(wavelength)} nm`;
-  return cube.band_names?.[band] ?? `band ${band}`;
+  return cube.band_names?.[band] ?? `${bandWord(cube).toLowerCase()} ${band}`;
 }
 
 /** The name of a region. */

@@ -43,6 +43,11 @@
  * @property {boolean} ignore  whether to skip pixels of class 0 in the truth
  * @property {[number, number] | null} cell  the classes, in truth and prediction, of the pixels to highlight
  * @property {number | null} other  the sample beside this one
+ * @property {string | null} array  the array of the sample that is shown; null: the image
+ * @property {[number, number] | null} range  the values at the ends of a target's colours; null: the percentiles
+ * @property {string | null} beside  the array of the sample that is shown beside this one
+ * @property {number[] | null} besidebands  its bands
+ * @property {[number, number] | null} besiderange  its range
  * @property {string[]} open  sections that are unfolded
  * @property {string} training  the options of the loader whose windows are drawn, as part of an address
  * @property {number} epoch  the epoch of these windows
@@ -70,7 +75,8 @@ export const overview = () =>
 export const cubeView = (id) => ({
   page: 'cube', id, bands: null, stretch: [2, 98], at: null, cursor: null, mask: null, opacity: 0.4, hidden: null,
   pins: [], chosen: 0, angle: false, map: '', mapband: null, limit: null, relative: false,
-  truth: null, prediction: null, ignore: false, cell: null, other: null, open: ['display', 'spectra', 'masks'],
+  truth: null, prediction: null, ignore: false, cell: null, other: null, array: null, range: null, beside: null,
+  besidebands: null, besiderange: null, open: ['display', 'spectra', 'masks'],
   training: '', epoch: 0,
 });
 
@@ -113,16 +119,21 @@ const yes = [(value) => (value ? '1' : ''), (text) => text === '1'];
 const name = [(value) => value, (text) => text];
 const index = [String, (text) => sound([whole(text)])?.[0] ?? null];
 const two = [(value) => value.join(','), (text) => { const both = list(text); return both?.length === 2 ? both : null; }];
+const bands = [(value) => value.join(','), (text) => {
+  const found = list(text);
+  return found && (found.length === 1 || found.length === 3) ? found : null;
+}];
+const limits = [(value) => value.map((end) => Number(end.toPrecision(6))).join(','), (text) => {
+  const ends = list(text, Number);
+  return ends?.length === 2 && ends[0] < ends[1] ? ends : null;
+}];
 
 /**
  * How each part of a cube's view is written and read. A part that cannot be read keeps its default.
  * @type {Record<string, [(value: any) => string, (text: string) => any]>}
  */
 const CUBE = {
-  bands: [(value) => value.join(','), (text) => {
-    const bands = list(text);
-    return bands && (bands.length === 1 || bands.length === 3) ? bands : null;
-  }],
+  bands,
   stretch: [(value) => value.join(','), (text) => {
     const ends = list(text, Number);
     return ends?.length === 2 && ends[0] >= 0 && ends[0] < ends[1] && ends[1] <= 100 ? ends : null;
@@ -138,6 +149,7 @@ const CUBE = {
   mapband: index,
   limit: [(value) => String(Number(value.toPrecision(4))), (text) => (Number(text) > 0 ? Number(text) : null)],
   relative: yes, truth: name, prediction: name, ignore: yes, cell: two, other: index,
+  array: name, range: limits, beside: name, besidebands: bands, besiderange: limits,
   open: [(value) => value.join(','), (text) => text.split(',').filter((name) => name)],
   training: name, epoch: index,
 };

@@ -73,7 +73,7 @@ export function paintBands(out, planes, limits) {
 }
 
 /**
- * Paints a map in the colours of a scale.
+ * Paints a map in the colours of a scale. If all values are equal, they get the colour in its middle.
  * @param {(pixel: number) => number} valueOf @param {Limits} limits  values at the scale's ends
  * @param {(part: number) => import('./palette.js').Colour} colour
  */
@@ -81,7 +81,7 @@ export function paintMap(out, valueOf, { low, high }, colour) {
   const table = Array.from({ length: 256 }, (_, step) => colour(step / 255));
   for (let pixel = 0, at = 0; at < out.length; pixel++, at += 4) {
     const value = valueOf(pixel);
-    const step = Math.round(((value - low) / (high - low)) * 255);
+    const step = high > low ? Math.round(((value - low) / (high - low)) * 255) : 128;
     out.set(Number.isFinite(value) ? table[Math.min(255, Math.max(0, step))] : NODATA, at);
     out[at + 3] = 255;
   }

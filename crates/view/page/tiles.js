@@ -9,9 +9,9 @@ import * as api from './api.js';
 const KEPT = 12;
 
 export class Tile {
-  /** @param {number} id  of the cube @param {Region} where @param {number} side  at most this many pixels per edge */
-  constructor(id, where, side) {
-    this.id = id;
+  /** @param {api.OfArray} of @param {Region} where @param {number} side  at most this many pixels per edge */
+  constructor(of, where, side) {
+    this.of = of;
     this.where = where;
     this.side = side;
     this.height = 0;
@@ -37,8 +37,8 @@ export class Tile {
     const missing = [...new Set(bands)].filter((band) => !this.planes.has(band));
     const unknown = [...new Set(masks)].filter((mask) => !this.masks.has(mask));
     const [values, ...ids] = await Promise.all([
-      missing.length ? api.planes(this.id, missing, this.where, this.side, signal) : null,
-      ...unknown.map((mask) => api.mask(this.id, mask, this.where, this.side, signal)),
+      missing.length ? api.planes(this.of, missing, this.where, this.side, signal) : null,
+      ...unknown.map((mask) => api.mask(this.of, mask, this.where, this.side, signal)),
     ]);
     if (values) {
       const [, height, width] = values.shape;

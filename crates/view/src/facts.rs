@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use hsipack_format::metadata::{CompanionMeaning, Role};
 use hsipack_format::samples::boxes::{self, BOX_LABELS, BOXES, label_text};
 use hsipack_format::{CubeShape, Geo, Result, Sample};
 use hsipack_pack::preview::{self, Meaning, Sampling};
 use hsipack_pack::spectra::Spectrum;
+use hsipack_store::dataset::ChunkArray;
 use hsipack_store::mirror;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -30,6 +32,7 @@ pub struct Facts {
     geo: Option<Geo>,
     presets: Vec<Preset>,
     masks: Vec<Listed>,
+    arrays: Vec<Companion>,
     boxes: Vec<BoundingBox>,
     fields: Vec<[String; 2]>,
     notes: Vec<String>,
@@ -58,6 +61,45 @@ struct Listed {
     name: String,
     layers: bool,
     classes: Vec<Class>,
+}
+
+/// A target or a further image beside the cube.
+#[derive(Debug, Serialize)]
+struct Companion {
+    shape: [usize; 3],
+    dtype: &'static str,
+    /// Bands to show as red, green and blue; none for a target, whose values are shown in the colours of a scale.
+    presets: Vec<Preset>,
+    name: String,
+    /// Its pixels for pixels of the cube, along each axis: 2, or 0.25.
+    factor: f64,
+    #[serde(flatten)]
+    meaning: CompanionMeaning,
+}
+
+/// The preset of three bands of unknown wavelengths, which are usually those of a photograph.
+fn photograph() -> preview::Preset {
+    preview::Preset { name: "RGB", bands: [0, 1, 2], caption: "bands 0, 1, 2".to_owned() }
+}
+
+impl Companion {
+    fn of(array: &ChunkArray) -> Option<Self> {
+        let meaning = array.meta().companion_meaning()?;
+        let CubeShape { rows, columns, bands } = array.shape();
+        let presets = match (meaning.role, &meaning.wavelength, bands) {
+            (Role::Target, ..) => Vec::new(),
+            (Role::Image, None, 3) => vec![photograph()],
+            (Role::Image, wavelength, _) => preview::presets(bands, wavelength.as_deref(), None),
+        };
+        Some(Self {
+            shape: [rows, columns, bands],
+            dtype: array.meta().dtype.name(),
+            presets: presets.into_iter().map(Preset::of).collect(),
+            name: array.name().to_owned(),
+            factor: array.ratio().factor(),
+            meaning,
+        })
+    }
 }
 
 /// A bounding box of an object.
@@ -118,7 +160,7 @@ impl Facts {
     /// # Errors
     /// If a mask of the dataset cannot be read. A mask in files that cannot be read is skipped, and a note says so.
     pub fn of(opened: &Opened, marks: Vec<Mark>, subject: &Subject) -> Result<Self> {
-        let Opened { id, cube, origin } = opened;
+        let Opened { id, cube, origin, .. } = opened;
         let count = subject.len();
         let shape = cube.shape;
         let presets =
@@ -137,6 +179,7 @@ impl Facts {
             geo: None,
             presets: presets.into_iter().map(Preset::of).collect(),
             masks: Vec::new(),
+            arrays: Vec::new(),
             boxes: Vec::new(),
             fields: Vec::new(),
             notes: Vec::new(),
@@ -158,6 +201,7 @@ impl Facts {
                         Listed::of(&Mask::Packed { array, index: sample.index }, shape)
                     });
                     facts.masks = masks.collect::<Result<_>>()?;
+                    facts.arrays = stack.companions.iter().filter_map(Companion::of).collect();
                 }
                 facts.boxes = BoundingBox::of(sample, &facts.masks);
             }

@@ -18,6 +18,7 @@ macro_rules! files {
 files! {
     "api.js": SCRIPT,
     "app.js": SCRIPT,
+    "arrays.js": SCRIPT,
     "axes.js": SCRIPT,
     "boxes.js": SCRIPT,
     "chart.js": SCRIPT,

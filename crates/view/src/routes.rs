@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Ratio, Result};
 use hsipack_pack::deviation::{self, Deviation};
 use hsipack_pack::preview::{Meaning, Sampling};
 use hsipack_pack::spectra::Spectrum;
+use hsipack_store::dataset::ChunkArray;
 use hsipack_store::mirror;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
@@ -72,10 +73,18 @@ impl Routes {
             ["api", "samples"] => self.samples(&query),
             ["api", "thumbnail", id] => self.of(id, |cube| self.thumbnail(cube, &query)),
             ["api", "cube", id] => self.of(id, |cube| self.facts(cube)),
-            ["api", "cube", id, "planes"] => self.of(id, |cube| self.planes(cube, &query)),
-            ["api", "cube", id, "spectrum"] => self.of(id, |cube| self.spectrum(cube, &query)),
-            ["api", "cube", id, "angles"] => self.of(id, |cube| self.angles(cube, &query)),
-            ["api", "cube", id, "mask", name] => self.of(id, |cube| self.mask(cube, name, &query)),
+            ["api", "cube", id, "planes"] => {
+                self.of_array(id, &query, |cube| self.planes(cube, &query))
+            }
+            ["api", "cube", id, "spectrum"] => {
+                self.of_array(id, &query, |cube| self.spectrum(cube, &query))
+            }
+            ["api", "cube", id, "angles"] => {
+                self.of_array(id, &query, |cube| self.angles(cube, &query))
+            }
+            ["api", "cube", id, "mask", name] => {
+                self.of_array(id, &query, |cube| self.mask(cube, name, &query))
+            }
             ["api", "cube", id, "classes", name] => self.of(id, |cube| self.classes(cube, name)),
             ["api", "cube", id, "confusion"] => self.of(id, |cube| self.confusion(cube, &query)),
             ["api", "cube", id, "precision"] => self.of(id, |cube| self.precision(cube)),
@@ -90,9 +99,28 @@ impl Routes {
 
     /// Calls `answer` with the cube of number `id`.
     fn of(&self, id: &str, answer: impl FnOnce(&Opened) -> Result<Answer>) -> Result<Answer> {
+        self.opened(id, None, answer)
+    }
+
+    /// Calls `answer` with the cube of number `id`, or with its target or further image that `array` in the query names.
+    fn of_array(
+        &self,
+        id: &str,
+        query: &Query,
+        answer: impl FnOnce(&Opened) -> Result<Answer>,
+    ) -> Result<Answer> {
+        self.opened(id, query.get("array"), answer)
+    }
+
+    fn opened(
+        &self,
+        id: &str,
+        array: Option<&str>,
+        answer: impl FnOnce(&Opened) -> Result<Answer>,
+    ) -> Result<Answer> {
         let Ok(id) = id.parse() else { return Ok(Answer::missing()) };
         // A file of an archive is read from a temporary place that the user does not know.
-        let answer = self.subject.with(id, answer).map_err(mirror::error_with_urls);
+        let answer = self.subject.with(id, array, answer).map_err(mirror::error_with_urls);
         if id >= self.subject.len() {
             return Ok(Answer { status: 404, ..answer.unwrap_or_else(Answer::from) });
         }
@@ -143,7 +171,7 @@ impl Routes {
 
     fn thumbnail(&self, opened: &Opened, query: &Query) -> Result<Answer> {
         let side = query.number("side", thumbnail::USUAL, thumbnail::MAX_SIDE)?.max(1);
-        let held = self.held.if_held(opened.id);
+        let held = self.held.if_held(&opened.key());
         let glance = thumbnail::glance(&opened.cube, held.as_deref(), side, Deadline::new())?;
         if let (Some((spectrum, clipped)), Some(_)) = (glance.spectrum, self.subject.dataset()) {
             self.quality.note(opened.id, self.class(opened.id), spectrum, clipped);
@@ -165,7 +193,7 @@ impl Routes {
         if opened.cube.has_cheap_bands() {
             return Ok(None);
         }
-        self.held.hold(opened.id, &opened.cube, deadline).map(Some)
+        self.held.hold(opened.key(), &opened.cube, deadline).map(Some)
     }
 
     fn planes(&self, opened: &Opened, query: &Query) -> Result<Answer> {
@@ -181,14 +209,14 @@ impl Routes {
     fn spectrum(&self, opened: &Opened, query: &Query) -> Result<Answer> {
         let window = query.window(opened.cube.shape)?;
         // Reading a few pixels is faster than decoding a cube.
-        let held = self.held.if_held(opened.id);
+        let held = self.held.if_held(&opened.key());
         let spectrum = spectra::of_window(&opened.cube, held.as_deref(), &window, Deadline::new())?;
         Ok(Answer::json(&facts::curve(&spectrum)))
     }
 
     fn angles(&self, opened: &Opened, query: &Query) -> Result<Answer> {
         let (cube, deadline) = (&opened.cube, Deadline::new());
-        let held = self.held.hold(opened.id, cube, deadline)?;
+        let held = self.held.hold(opened.key(), cube, deadline)?;
         let window = query.window(cube.shape)?;
         let reference = spectra::of_window(cube, Some(&*held), &window, deadline)?;
         let shown = match held.is_whole {
@@ -203,7 +231,7 @@ impl Routes {
 
     fn classes(&self, opened: &Opened, name: &str) -> Result<Answer> {
         let mask = Mask::open(opened, self.subject.masks(), name)?;
-        let held = self.held.hold(opened.id, &opened.cube, Deadline::new())?;
+        let held = self.held.hold(opened.key(), &opened.cube, Deadline::new())?;
         let values = mask.read(&held.sampling, opened.cube.shape.columns)?;
         let meaning = mask.meaning();
         let layers = matches!(meaning, Meaning::Layers { .. });
@@ -219,9 +247,10 @@ impl Routes {
 
     fn mask(&self, opened: &Opened, name: &str, query: &Query) -> Result<Answer> {
         let mask = Mask::open(opened, self.subject.masks(), name)?;
-        let shape = opened.cube.shape;
-        let shown = grid::shown(&opened.cube, &query.window(shape)?, grid::side(query)?);
-        let values = mask.read(&shown, shape.columns)?;
+        let window = query.window(opened.cube.shape)?;
+        let shown = grid::shown(&opened.cube, &window, grid::side(query)?);
+        let ratio = opened.companion.map_or(Ratio::EQUAL, ChunkArray::ratio);
+        let values = mask.read_under(&shown, ratio, opened.image)?;
         let layers = matches!(mask.meaning(), Meaning::Layers { .. });
         Ok(Answer::mask([shown.rows.len(), shown.columns.len()], &values, layers))
     }

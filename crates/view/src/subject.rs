@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hsipack_format::{Command, Error, Result, Sample, Samples, remedy};
+use hsipack_format::{Command, CubeShape, Error, Result, Sample, Samples, remedy};
 use hsipack_pack::convert::plan::open_source;
 use hsipack_pack::convert::{MaskGroup, MaskOption, ValueOptions, mask_groups};
 use hsipack_pack::input::Input;
@@ -11,6 +11,7 @@ use hsipack_pack::physical::Cube;
 use hsipack_pack::search;
 use hsipack_pack::target::Target;
 use hsipack_source::Source;
+use hsipack_store::dataset::ChunkArray;
 use hsipack_store::remote::is_url;
 use hsipack_store::{Dataset, Stack, mirror, paths};
 
@@ -199,29 +200,48 @@ impl Subject {
         self.len() == 0
     }
 
-    /// Calls `look` with cube `id`, opened.
+    /// Calls `look` with cube `id`, opened; or, if `array` is given, with the target or further image of that name beside it.
     ///
     /// # Errors
-    /// If there is no such cube, or it cannot be opened, and the errors of `look`.
-    pub(crate) fn with<T>(&self, id: usize, look: impl FnOnce(&Opened) -> Result<T>) -> Result<T> {
+    /// If there is no such cube or array, or it cannot be opened, and the errors of `look`.
+    pub(crate) fn with<T>(
+        &self,
+        id: usize,
+        array: Option<&str>,
+        look: impl FnOnce(&Opened) -> Result<T>,
+    ) -> Result<T> {
         if id >= self.len() {
             return Err(Error::conflict(format!(
                 "there is no cube {id}; there are {}",
                 self.len()
             )));
         }
+        let none =
+            |name| Error::conflict(format!("the cube has no target or further image '{name}'"));
         match &self.what {
             What::Dataset(dataset) => {
                 let sample = dataset.samples().get(id)?;
-                let cube = Cube::of_sample(dataset, &sample)?;
                 let stack = dataset.stack(&sample.stack);
-                look(&Opened { id, cube, origin: Origin::Sample { sample: &sample, stack } })
+                let mut cube = Cube::of_sample(dataset, &sample)?;
+                let (image, mut companion) = (cube.shape, None);
+                if let Some(name) = array {
+                    let found = stack.and_then(|stack| stack.companion(name));
+                    let found = found.ok_or_else(|| none(name))?;
+                    cube = Cube::of_companion(found, sample.index)?;
+                    companion = Some(found);
+                }
+                let origin = Origin::Sample { sample: &sample, stack };
+                look(&Opened { id, cube, image, companion, origin })
             }
             What::Cubes(cubes) => {
+                if let Some(name) = array {
+                    return Err(none(name));
+                }
                 let input = &cubes.inputs[id];
                 let source = cubes.open(id, input)?;
                 let cube = Cube::of_source(&*source);
-                look(&Opened { id, cube, origin: Origin::File { input, source: &*source } })
+                let origin = Origin::File { input, source: &*source };
+                look(&Opened { id, image: cube.shape, cube, companion: None, origin })
             }
         }
     }
@@ -231,11 +251,25 @@ impl Subject {
 pub(crate) struct Opened<'a> {
     /// Its number.
     pub id: usize,
-    /// Its values.
+    /// The values that are shown: those of the cube, or of its companion.
     pub cube: Cube<'a>,
+    /// The shape of the cube itself.
+    pub image: CubeShape,
+    /// The target or further image that is shown instead of the cube.
+    pub companion: Option<&'a ChunkArray>,
     /// Where it comes from.
     pub origin: Origin<'a>,
 }
+
+impl Opened<'_> {
+    /// Identifies the values that are shown.
+    pub fn key(&self) -> CubeKey {
+        (self.id, self.companion.map(|array| array.name().to_owned()))
+    }
+}
+
+/// The number of a cube, and the name of its companion that is shown.
+pub(crate) type CubeKey = (usize, Option<String>);
 
 /// Where a cube comes from.
 pub(crate) enum Origin<'a> {

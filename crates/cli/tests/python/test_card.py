@@ -103,6 +103,17 @@ def cells(text: str, heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line] for line in lines[2:]]
 
 
+def set_unit(dataset: Path, file: str, unit: str) -> None:
+    """Gives an array of a dataset a unit."""
+    meta = json.loads((dataset / file).read_text())
+    meta["attributes"]["units"] = unit
+    (dataset / file).write_text(json.dumps(meta))
+    digest = hashlib.sha256((dataset / file).read_bytes()).hexdigest()
+    sums = (dataset / "SHA256SUMS").read_text()
+    sums = re.sub(rf"^\w+(?=  {re.escape(file)}$)", digest, sums, flags=re.M)
+    (dataset / "SHA256SUMS").write_text(sums)
+
+
 def test_the_dataset_card_is_one_of_the_hub(hsipack: Hsipack, folder: Path) -> None:
     report = card(hsipack, folder, "--about", "about.toml")
     assert not report["notes"], report
@@ -151,6 +162,73 @@ def test_boxes_are_counted_by_class(hsipack: Hsipack, folder: Path) -> None:
     assert cells(text, "Boxes") == [["hut", "1"], ["tree", "2"]]
     tasks = header(folder / "boxes")["task_categories"]
     assert tasks == ["image-segmentation", "object-detection"]
+
+
+def test_targets_and_further_images_are_listed(hsipack: Hsipack, folder: Path) -> None:
+    for number in range(3):
+        heights = np.random.default_rng(number).random((ROWS, COLUMNS, 2), dtype=np.float32)
+        np.save(folder / f"s{number}_height.npy", heights)
+        fine = np.zeros((2 * ROWS, 2 * COLUMNS, 3), np.uint8)
+        Image.fromarray(fine).save(folder / f"s{number}_rgb.png")
+        coarse = np.full((ROWS // 4, COLUMNS // 4, 2), 300, np.float32)
+        header = (
+            f"ENVI\nsamples = {COLUMNS // 4}\nlines = {ROWS // 4}\nbands = 2\ndata type = 4\n"
+            "interleave = bip\nbyte order = 0\nwavelength = {10800, 12000}\n"
+            "wavelength units = nm\nband names = {T10, T11}\n"
+        )
+        (folder / f"s{number}_t.hdr").write_text(header)
+        coarse.tofile(folder / f"s{number}_t.img")
+    (folder / "more").mkdir()
+    hsipack.convert(
+        folder / "scans",
+        *("--target", f"height={folder}/{{stem}}_height.npy"),
+        *("--image", f"rgb={folder}/{{stem}}_rgb.png"),
+        *("--image", f"thermal={folder}/{{stem}}_t.hdr"),
+        *("--table", folder / "samples.csv"),
+        out=folder / "more" / "fields.hsipack",
+    )
+    # As if the product of a sensor had said it.
+    set_unit(folder / "more/fields.hsipack", "20x24x7/thermal/zarr.json", "K")
+    card(hsipack, folder / "more", "--about", folder / "about.toml")
+    text = (folder / "more" / "README.md").read_text(encoding="utf-8")
+    size = "{} \N{MULTIPLICATION SIGN} {}".format
+    assert cells(text, "Targets") == [["height", size(ROWS, COLUMNS), "2", "unknown", "float32"]]
+    rgb, thermal = cells(text, "Further images")
+    assert rgb[:3] == ["rgb", size(2 * ROWS, 2 * COLUMNS), "2"]
+    assert rgb[3].startswith("3")
+    assert rgb[4:] == ["unknown", "unknown", "float16"]
+    waves = "10800\N{EN DASH}12000 nm"
+    assert thermal[:3] == ["thermal", size(ROWS // 4, COLUMNS // 4), "1/4"]
+    assert thermal[3:] == ["2: T10, T11", waves, "K", "float16"]
+    read = mlcroissant.Dataset(jsonld=folder / "more" / "croissant.json")
+    issues = read.metadata.ctx.issues
+    assert not issues.errors, issues.report()
+    assert not issues.warnings, issues.report()
+    (target,) = read.records("targets")
+    assert target["targets/name"] == "height"
+    assert target["targets/channels"] == 2
+    assert [one["images/name"] for one in read.records("images")] == ["rgb", "thermal"]
+    assert [one["images/ratio"] for one in read.records("images")] == ["2", "1/4"]
+    bands = list(read.records("bands_20x24x7_thermal"))
+    assert [band["bands_20x24x7_thermal/wavelength_nm"] for band in bands] == [10800, 12000]
+    item = pystac.Item.from_file(str(folder / "more/stac/items/000000.json"))
+    for name in ("target_height", "image_rgb", "image_thermal"):
+        assert (Path(item.assets[name].get_absolute_href()) / "zarr.json").is_file()
+    assets = item.to_dict()["assets"]
+    # Pixels of a quarter of the rows and columns are four times as wide and high.
+    with rasterio.open(folder / "scans/s0.tif") as scan:
+        scaled = scan.transform * scan.transform.scale(4)
+    assert assets["image_thermal"]["proj:shape"] == [ROWS // 4, COLUMNS // 4]
+    assert assets["image_thermal"]["proj:transform"] == list(scaled)[:6]
+    assert "proj:transform" not in assets["target_height"]
+    assert assets["image_thermal"]["unit"] == "K"
+    bands = assets["image_thermal"]["bands"]
+    assert [(band["name"], band["eo:center_wavelength"]) for band in bands] == [
+        ("T10", 10.8),
+        ("T11", 12.0),
+    ]
+    item.stac_extensions = []
+    assert item.validate()
 
 
 def test_croissant_reads_the_samples_and_their_files(hsipack: Hsipack, folder: Path) -> None:

@@ -12,6 +12,7 @@ use hsipack_store::{memory, threads};
 
 use super::deadline::Deadline;
 use super::grid;
+use crate::subject::CubeKey;
 
 /// Number of threads that decode a cube.
 const THREADS: usize = 4;
@@ -92,33 +93,43 @@ fn read_part(cube: &Cube, sampling: &Sampling, rows: Range<usize>, part: &mut [f
     })
 }
 
-/// The one cube that is held, and its number.
+/// The cubes that are held, the one that was read last at the end.
 #[derive(Debug, Default)]
-pub struct CubeCache(Mutex<Option<(usize, Arc<CachedCube>)>>);
+pub struct CubeCache(Mutex<Vec<(CubeKey, Arc<CachedCube>)>>);
 
 impl CubeCache {
-    /// Cube `id`, which is read unless it is held already. Other callers wait meanwhile, so that no two cubes are read at
-    /// once.
+    /// The cube of this key, which is read unless it is held already. Other callers wait meanwhile, so that no two cubes are
+    /// read at once.
     ///
     /// # Errors
     /// The errors of [`CachedCube::read`].
-    pub fn hold(&self, id: usize, cube: &Cube, deadline: Deadline) -> Result<Arc<CachedCube>> {
+    pub fn hold(&self, key: CubeKey, cube: &Cube, deadline: Deadline) -> Result<Arc<CachedCube>> {
         let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((cached_id, held)) = &*cached
-            && *cached_id == id
-        {
-            return Ok(Arc::clone(held));
+        if let Some(held) = find(&cached, &key) {
+            return Ok(held);
         }
-        // Drop the old cube first: two do not fit.
-        *cached = None;
+        // First drop those that do not fit beside it: two arrays that are shown together are often small.
+        let mut bytes = grid::held(cube.shape).pixels() * cube.shape.bands * size_of::<f32>();
+        let mut first = cached.len();
+        while first > 0 {
+            bytes += size_of_val(&*cached[first - 1].1.values);
+            if bytes > grid::MAX_CACHED_BYTES {
+                break;
+            }
+            first -= 1;
+        }
+        cached.drain(..first);
         let held = Arc::new(CachedCube::read(cube, deadline)?);
-        *cached = Some((id, Arc::clone(&held)));
+        cached.push((key, Arc::clone(&held)));
         Ok(held)
     }
 
-    /// Cube `id` if it is held; does not wait.
-    pub fn if_held(&self, id: usize) -> Option<Arc<CachedCube>> {
-        let cached = self.0.try_lock().ok()?;
-        cached.as_ref().filter(|(cached_id, _)| *cached_id == id).map(|(_, held)| Arc::clone(held))
+    /// The cube of this key if it is held; does not wait.
+    pub fn if_held(&self, key: &CubeKey) -> Option<Arc<CachedCube>> {
+        find(&self.0.try_lock().ok()?, key)
     }
+}
+
+fn find(cached: &[(CubeKey, Arc<CachedCube>)], key: &CubeKey) -> Option<Arc<CachedCube>> {
+    cached.iter().find(|(cached_key, _)| cached_key == key).map(|(_, held)| Arc::clone(held))
 }

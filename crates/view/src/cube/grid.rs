@@ -1,6 +1,6 @@
 //! Which pixels of a window are shown.
 
-use hsipack_format::{CubeShape, Result};
+use hsipack_format::{CubeShape, Ratio, Result};
 use hsipack_pack::physical::Cube;
 use hsipack_pack::preview::Sampling;
 
@@ -10,8 +10,8 @@ use crate::query::{Query, Window};
 pub const MAX_SIDE: usize = 2048;
 /// Default number of rows and of columns.
 pub const USUAL: usize = 1024;
-/// Maximum number of bytes of values to hold of a cube. A cube of 480 × 640 × 100 fits.
-const MAX_CACHED_BYTES: usize = 128 << 20;
+/// Maximum number of bytes of values to hold of all cubes. A cube of 480 × 640 × 100 fits.
+pub const MAX_CACHED_BYTES: usize = 128 << 20;
 
 /// The requested number of rows and columns.
 ///
@@ -54,9 +54,26 @@ pub fn shown(cube: &Cube, window: &Window, side: usize) -> Sampling {
     sampling
 }
 
+/// For each place of an axis of an array of this ratio, the place of the image that has its centre. The image has `length` places.
+pub fn of_image(ratio: Ratio, places: &[usize], length: usize) -> Vec<usize> {
+    let (finer, coarser) = (ratio.finer() as usize, ratio.coarser() as usize);
+    let centre = |place: &usize| (place * coarser + coarser / 2) / finer;
+    places.iter().map(|place| centre(place).min(length - 1)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pixels_of_arrays_have_their_centre_in_one_of_the_image() {
+        let places = |finer, coarser, length| {
+            of_image(Ratio::new(finer, coarser).unwrap(), &[0, 1, 2, 3], length)
+        };
+        assert_eq!(places(1, 1, 4), [0, 1, 2, 3]);
+        assert_eq!(places(2, 1, 2), [0, 0, 1, 1]);
+        assert_eq!(places(1, 3, 12), [1, 4, 7, 10]);
+    }
 
     #[test]
     fn cubes_are_held_whole_where_they_fit() {

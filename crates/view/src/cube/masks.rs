@@ -1,12 +1,13 @@
 //! Labels of a window, from masks that are packed with a cube, or from files.
 
-use hsipack_format::{Error, MaskValue, Result};
+use hsipack_format::{CubeShape, Error, MaskValue, Ratio, Result};
 use hsipack_pack::convert::{CubeOfMask, MaskGroup, MaskReader};
 use hsipack_pack::input::Input;
 use hsipack_pack::preview::{Meaning, Sampling, packed_values};
 use hsipack_source::RowBuffer;
 use hsipack_store::dataset::ChunkArray;
 
+use super::grid;
 use crate::subject::{Opened, Origin};
 
 /// A mask of one cube.
@@ -53,8 +54,7 @@ impl<'a> Mask<'a> {
             Origin::Sample { sample, .. } => (Input::of_sample(sample), sample.geo.as_ref()),
             Origin::File { input, source } => ((*input).clone(), source.info().geo.as_ref()),
         };
-        let shape = opened.cube.shape;
-        let (rows, columns) = (shape.rows, shape.columns);
+        let (rows, columns) = (opened.image.rows, opened.image.columns);
         let cube = CubeOfMask { input: &input, rows, columns, geo };
         let reader = MaskReader::open(group, cube, false)?;
         let reader = reader.ok_or_else(|| {
@@ -103,6 +103,35 @@ impl<'a> Mask<'a> {
             }
         }
         Ok(values)
+    }
+
+    /// Its values under the centres of the pixels `shown` of an array of this ratio to the cube, which has the shape `image`.
+    ///
+    /// # Errors
+    /// If the mask cannot be read.
+    pub fn read_under(
+        &self,
+        shown: &Sampling,
+        ratio: Ratio,
+        image: CubeShape,
+    ) -> Result<Vec<MaskValue>> {
+        if ratio.is_same() {
+            return self.read(shown, image.columns);
+        }
+        let rows = grid::of_image(ratio, &shown.rows, image.rows);
+        let columns = grid::of_image(ratio, &shown.columns, image.columns);
+        let different = |places: &[usize]| {
+            let mut places = places.to_vec();
+            places.dedup();
+            places
+        };
+        let under = Sampling { rows: different(&rows), columns: different(&columns) };
+        let values = self.read(&under, image.columns)?;
+        let at = |all: &[usize], place: &usize| all.partition_point(|other| other < place);
+        let pixels = rows.iter().flat_map(|row| columns.iter().map(move |column| (row, column)));
+        let place =
+            |(row, column)| at(&under.rows, row) * under.columns.len() + at(&under.columns, column);
+        Ok(pixels.map(|pixel| values[place(pixel)]).collect())
     }
 }
 

@@ -170,6 +170,13 @@ class View:
         except AssertionError:
             np.testing.assert_allclose(self.colours(at, pixels, frame), colours, atol=2)
 
+    def crossed(self, at: At, centre: tuple[float, float], frame: str = FRAME) -> np.ndarray:
+        """The colours on the four arms of a cross that marks a point (row, column)."""
+        [(x, y)] = self.places(at, np.array([centre]) - 0.5, frame)
+        arm = max(3, at[2] / 2 + 1) + 4
+        places = [(x - arm, y), (x + arm, y), (x, y - arm), (x, y + arm)]
+        return np.array(self.page.evaluate(COLOURS, [places, frame]), dtype=int)
+
     def click(self, at: At, pixel: tuple[int, int], frame: str = FRAME) -> None:
         """Clicks a pixel."""
         [(x, y)] = self.places(at, np.array([pixel]), frame)
@@ -198,9 +205,9 @@ class View:
         if section.get_attribute("open") is None:
             section.locator("> summary").click()
 
-    def table(self, name: str, columns: int) -> tuple[list[str], list[list[str]]]:
-        """The table next to the chart of a section, when it has `columns` columns."""
-        values = self.page.locator(f".section.{name} .values")
+    def table(self, name: str, columns: int, chart: int = 0) -> tuple[list[str], list[list[str]]]:
+        """The table next to a chart of a section, when it has `columns` columns."""
+        values = self.page.locator(f".section.{name} .values").nth(chart)
         values.wait_for()
         if values.get_attribute("open") is None:
             values.locator("summary").click()

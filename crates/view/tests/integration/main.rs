@@ -2,6 +2,7 @@
 
 mod answers;
 mod archives;
+mod arrays;
 mod common;
 mod ending;
 mod refusals;
