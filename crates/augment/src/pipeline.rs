@@ -128,6 +128,28 @@ impl Pipeline {
         self.ops.iter().any(|op| matches!(op, Op::RandomBands(_)))
     }
 
+    /// Whether images need only the bands that [`needed_bands`](Self::needed_bands) returns: bands are drawn before anything else
+    /// uses the images.
+    pub fn draws_bands_first(&self) -> bool {
+        let restores = self.ops.iter().any(|op| matches!(op, Op::ValidGuard(_)));
+        matches!(self.ops.first(), Some(Op::RandomBands(_))) && self.arrays == [IMAGE] && !restores
+    }
+
+    /// For every sample of a batch, the bands that the first augmentation draws, as [`draw`](Self::draw) does.
+    ///
+    /// # Errors
+    /// As [`frame`](Self::frame).
+    pub fn needed_bands(
+        &self,
+        frame: Frame,
+        epoch: u64,
+        samples: &[SampleKey],
+    ) -> Result<Vec<Vec<usize>>> {
+        let first = Self { ops: self.ops[..1].to_vec(), ..self.clone() };
+        let drawn = first.draw(frame, epoch, samples)?.bands(&first)?;
+        drawn.ok_or_else(|| Error::bug("the first augmentation draws no bands"))
+    }
+
     /// The output frame for an input frame.
     ///
     /// # Errors

@@ -7,10 +7,13 @@ use crate::{CubeShape, Error, Opt, Result, remedy};
 /// Target size of an uncompressed chunk in bytes. It is large enough that a read and a task cost
 /// little compared with decoding, and small enough that one cube keeps every thread busy.
 pub const TARGET_CHUNK: usize = 2 << 20;
+/// Target size of an uncompressed chunk with one band group in bytes. While a cube is packed, all groups of a row of chunks are in
+/// memory.
+pub const TARGET_GROUP: usize = 512 << 10;
 /// Target size of an uncompressed shard in bytes.
 pub const TARGET_SHARD: usize = 512 << 20;
 
-/// Rows × columns of a chunk; a chunk holds all bands of its pixels.
+/// Rows × columns of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tile {
     /// Rows of a chunk.
@@ -44,19 +47,27 @@ pub struct ChunkRegion {
     pub rows: Range<usize>,
     /// Columns of the cube, without overhang.
     pub columns: Range<usize>,
+    /// Bands of the cube, without overhang.
+    pub bands: Range<usize>,
 }
 
 /// The chunk grid of a stack of cubes of one shape.
+///
+/// A chunk holds all bands of its pixels, or the bands of one *band group*: as many adjacent bands as every other group has. The
+/// last group may have fewer; its chunks overhang, as those at the lower and right edge of a cube do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     shape: CubeShape,
     tile: Tile,
+    /// Bands of a chunk, and the number of such groups.
+    band_group: usize,
+    band_groups: usize,
     samples_per_shard: usize,
 }
 
 impl Grid {
     /// A grid of `tile` chunks over cubes of `shape`, with `samples_per_shard` cubes in each shard
-    /// file.
+    /// file. A chunk holds all bands of its pixels.
     ///
     /// # Errors
     /// If an axis or the number of samples is zero, or the tile is larger than the cube.
@@ -73,15 +84,33 @@ impl Grid {
             ))
             .with_remedy(remedy!["choose a smaller ", Opt::Chunk]));
         }
-        let grid = Self { shape, tile, samples_per_shard };
-        grid.down()
-            .checked_mul(grid.across())
-            .and_then(|chunks| chunks.checked_mul(samples_per_shard))
-            .and_then(|chunks| chunks.checked_mul(16))
-            .ok_or_else(|| {
-                Error::malformed(format!("a chunk grid over {shape} has too many chunks"))
-            })?;
-        Ok(grid)
+        let band_group = shape.bands;
+        Self { shape, tile, band_group, band_groups: 1, samples_per_shard }.checked()
+    }
+
+    /// The same grid with chunks of `bands` bands, or of all bands if a cube has fewer.
+    ///
+    /// # Errors
+    /// If `bands` is zero, or there would be too many chunks.
+    pub fn in_band_groups(self, bands: usize) -> Result<Self> {
+        if bands == 0 {
+            return Err(Error::malformed("a chunk has no bands"));
+        }
+        let band_group = bands.min(self.shape.bands);
+        let band_groups = self.shape.bands.div_ceil(band_group);
+        Self { band_group, band_groups, ..self }.checked()
+    }
+
+    /// This grid, if its chunks can be counted.
+    fn checked(self) -> Result<Self> {
+        let chunks = [self.across(), self.band_groups, self.samples_per_shard, 16];
+        match chunks.into_iter().try_fold(self.down(), usize::checked_mul) {
+            Some(_) => Ok(self),
+            None => Err(Error::malformed(format!(
+                "a chunk grid over {} has too many chunks",
+                self.shape
+            ))),
+        }
     }
 
     /// The number of cubes that fit into `target` uncompressed bytes, at least one.
@@ -105,6 +134,30 @@ impl Grid {
         self.tile
     }
 
+    /// Bands of a chunk, including the overhang: all bands of the cube, unless they are stored in groups.
+    pub fn band_group(&self) -> usize {
+        self.band_group
+    }
+
+    /// The number of band groups; 1 if chunks hold all bands.
+    pub fn band_groups(&self) -> usize {
+        self.band_groups
+    }
+
+    /// Whether band group `group` has any of `bands`. All groups have if it is `None`.
+    fn has_any(&self, group: usize, bands: Option<&[usize]>) -> bool {
+        let is_within = |band: &usize| band / self.band_group == group;
+        bands.is_none_or(|bands| bands.iter().any(is_within))
+    }
+
+    /// The number of band groups that have any of `bands`; all groups if it is `None`.
+    pub fn groups_of(&self, bands: Option<&[usize]>) -> usize {
+        if bands.is_none() {
+            return self.band_groups;
+        }
+        (0..self.band_groups).filter(|group| self.has_any(*group, bands)).count()
+    }
+
     /// Cubes in a full shard.
     pub fn samples_per_shard(&self) -> usize {
         self.samples_per_shard
@@ -122,7 +175,17 @@ impl Grid {
 
     /// The number of chunks in one cube.
     pub fn chunks_per_sample(&self) -> usize {
-        self.down() * self.across()
+        self.down() * self.across() * self.band_groups
+    }
+
+    /// The number of chunks in one cube that have any of `bands`; of all chunks if it is `None`.
+    pub fn chunks_with(&self, bands: Option<&[usize]>) -> usize {
+        self.down() * self.across() * self.groups_of(bands)
+    }
+
+    /// The number of chunks in one row of a cube's chunks.
+    pub fn chunks_per_row(&self) -> usize {
+        self.across() * self.band_groups
     }
 
     /// The number of entries in a shard's index.
@@ -132,7 +195,7 @@ impl Grid {
 
     /// The number of values in every stored chunk, including the overhang.
     pub fn chunk_values(&self) -> usize {
-        self.tile.rows * self.tile.columns * self.shape.bands
+        self.tile.rows * self.tile.columns * self.band_group
     }
 
     /// The shard that holds sample `index`, and the number of the sample's first chunk in that
@@ -141,14 +204,17 @@ impl Grid {
         (index / self.samples_per_shard, index % self.samples_per_shard * self.chunks_per_sample())
     }
 
-    /// The region of the cube that chunk `chunk` covers. Chunks are numbered row by row.
+    /// The region of the cube that chunk `chunk` covers. Chunks are numbered row by row, from left to right, and by their bands.
     pub fn region(&self, chunk: usize) -> ChunkRegion {
+        let (chunk, group) = (chunk / self.band_groups, chunk % self.band_groups);
         let (down, across) = (chunk / self.across(), chunk % self.across());
-        let row = down * self.tile.rows;
-        let column = across * self.tile.columns;
+        let part = |number: usize, size: usize, length: usize| {
+            number * size..length.min((number + 1) * size)
+        };
         ChunkRegion {
-            rows: row..self.shape.rows.min(row + self.tile.rows),
-            columns: column..self.shape.columns.min(column + self.tile.columns),
+            rows: part(down, self.tile.rows, self.shape.rows),
+            columns: part(across, self.tile.columns, self.shape.columns),
+            bands: part(group, self.band_group, self.shape.bands),
         }
     }
 
@@ -163,16 +229,27 @@ impl Grid {
         first.max(rows.start)..(first + self.tile.rows).min(rows.end)
     }
 
-    /// The chunks in row `down` of a cube's chunks that contain columns `columns`.
-    pub fn chunks_in(&self, down: usize, columns: &Range<usize>) -> Range<usize> {
+    /// The chunks in row `down` of a cube's chunks that contain columns `columns` and any of `bands`; all bands if it is `None`.
+    pub fn chunks_in<'b>(
+        &self,
+        down: usize,
+        columns: &Range<usize>,
+        bands: Option<&'b [usize]>,
+    ) -> impl Iterator<Item = usize> + use<'b> {
+        let (grid, groups) = (*self, self.band_groups);
         let first = down * self.across();
-        first + columns.start / self.tile.columns..first + columns.end.div_ceil(self.tile.columns)
+        let start = first + columns.start / self.tile.columns;
+        let end = first + columns.end.div_ceil(self.tile.columns);
+        let chunks = start * groups..end * groups;
+        chunks.filter(move |chunk| groups == 1 || grid.has_any(chunk % groups, bands))
     }
 
-    /// Whether all chunks of a cube consist of whole rows and none overhangs. Then the decoded
+    /// Whether all chunks of a cube consist of whole rows with all bands and none overhangs. Then the decoded
     /// chunks, one after another, are the cube's (H, W, C) array.
     pub fn is_contiguous(&self) -> bool {
-        self.tile.columns == self.shape.columns && self.shape.rows.is_multiple_of(self.tile.rows)
+        self.tile.columns == self.shape.columns
+            && self.band_groups == 1
+            && self.shape.rows.is_multiple_of(self.tile.rows)
     }
 }
 
@@ -194,20 +271,50 @@ mod tests {
     proptest! {
         #[test]
         fn regions_cover_a_cube_once(
-            rows in 1usize..40, columns in 1usize..40, bands in 1usize..4, down in 1usize..40, across in 1usize..40
+            rows in 1usize..40, columns in 1usize..40, bands in 1usize..9, down in 1usize..40, across in 1usize..40,
+            group in 1usize..12
         ) {
             let tile = Tile { rows: down.min(rows), columns: across.min(columns) };
-            let grid = Grid::new(CubeShape::new(rows, columns, bands), tile, 3).unwrap();
-            let mut visits = vec![0; rows * columns];
+            let shape = CubeShape::new(rows, columns, bands);
+            let grid = Grid::new(shape, tile, 3).unwrap().in_band_groups(group).unwrap();
+            let mut visits = vec![0; shape.values()];
             for chunk in 0..grid.chunks_per_sample() {
                 let region = grid.region(chunk);
                 for y in region.rows {
                     for x in region.columns.clone() {
-                        visits[y * columns + x] += 1;
+                        for band in region.bands.clone() {
+                            visits[(y * columns + x) * bands + band] += 1;
+                        }
                     }
                 }
             }
             prop_assert!(visits.iter().all(|count| *count == 1));
+        }
+
+        #[test]
+        fn chunks_are_found_by_their_columns_and_bands(
+            (width, tile) in (1usize..40, 1usize..40), (bands, group) in (1usize..20, 1usize..24),
+            at in any::<[prop::sample::Index; 2]>(),
+            chosen in prop::option::of(prop::collection::vec(any::<prop::sample::Index>(), 1..5))
+        ) {
+            let shape = CubeShape::new(4, width, bands);
+            let grid = Grid::new(shape, Tile { rows: 2, columns: tile.min(width) }, 1).unwrap();
+            let grid = grid.in_band_groups(group).unwrap();
+            let start = at[0].index(width);
+            let columns = start..start + at[1].index(width - start) + 1;
+            let chosen: Option<Vec<usize>> =
+                chosen.map(|list| list.iter().map(|band| band.index(bands)).collect());
+            let wanted = |chunk: &usize| {
+                let region = grid.region(*chunk);
+                let meets = region.columns.start < columns.end && columns.start < region.columns.end;
+                let is_chosen = |chosen: &Vec<usize>| chosen.iter().any(|band| region.bands.contains(band));
+                region.rows.start == 2 && meets && chosen.as_ref().is_none_or(is_chosen)
+            };
+            let want: Vec<usize> = (0..grid.chunks_per_sample()).filter(wanted).collect();
+            let found: Vec<usize> = grid.chunks_in(1, &columns, chosen.as_deref()).collect();
+            prop_assert_eq!(found, want.clone());
+            let across = columns.end.div_ceil(grid.tile().columns) - columns.start / grid.tile().columns;
+            prop_assert_eq!(grid.groups_of(chosen.as_deref()) * across, want.len());
         }
     }
 }

@@ -365,7 +365,7 @@ impl ArrayMeta {
     /// y, x).
     ///
     /// # Errors
-    /// If the array has other axes, or a chunk does not hold whole pixels of one cube.
+    /// If the array has other axes, or a chunk holds pixels of several cubes.
     pub fn samples_and_grid(&self, axes: usize) -> Result<(usize, Grid)> {
         if self.shape.len() != axes {
             return Err(Error::damaged(format!(
@@ -382,22 +382,23 @@ impl ArrayMeta {
         let tile = Tile { rows: length(chunk[1])?, columns: length(chunk[2])? };
         let whole =
             |file: u64, chunk: u64, axis: u64| file == chunk.saturating_mul(axis.div_ceil(chunk));
-        let one_sample = chunk[0] == 1 && chunk.get(3).is_none_or(|band| *band == bands as u64);
+        let band_group = chunk.get(3).map_or(Ok(bands), |group| length(*group))?;
+        let one_sample = chunk[0] == 1 && band_group <= bands;
         let whole_cubes = self.chunk_shape.is_none()
             || (1..axes).all(|axis| whole(self.file_shape[axis], chunk[axis], self.shape[axis]));
         if !one_sample || !whole_cubes || shape.checked_values().is_none() {
             return Err(Error::unsupported(
-                "chunks are not rows × columns × all bands of one cube, or shards do not hold whole cubes",
+                "chunks are not rows × columns × bands of one cube, or shards do not hold whole cubes",
             ));
         }
-        let bytes = [tile.columns, bands, self.dtype.size()]
+        let bytes = [tile.columns, band_group, self.dtype.size()]
             .into_iter()
             .try_fold(tile.rows, |bytes, length| bytes.checked_mul(length));
         if bytes.is_none_or(|bytes| bytes > codec::MAX_CHUNK) {
             return Err(Error::damaged("chunks are larger than 2 GiB"));
         }
         let grid = Grid::new(shape, tile, length(self.file_shape[0])?)?;
-        Ok((lengths[0], grid))
+        Ok((lengths[0], grid.in_band_groups(band_group)?))
     }
 
     /// The fill value of an array as little-endian bytes.

@@ -383,7 +383,7 @@ impl Mender<'_> {
             let rows = first..height.min(first + block);
             encoder.read(&cube, rows.clone(), None)?;
             let encoded = encoder.encode(&cube, rows, Encoded::default())?;
-            let chunk = first / slab * array.grid().across();
+            let chunk = first / slab * array.grid().chunks_per_row();
             encoded.chunks().enumerate().try_for_each(|(at, stored)| put(chunk + at, stored))?;
         }
         Ok(())

@@ -16,8 +16,8 @@ WAVELENGTHS = [400.0 + 50 * band for band in range(BANDS)]
 FWHM = [5.0 + band for band in range(BANDS)]
 
 
-@pytest.fixture(scope="module")
-def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=[None, 3])
+def packed(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     out = tmp_path_factory.mktemp("bands") / "packed.hsipack"
     about = {
         "wavelengths": WAVELENGTHS,
@@ -27,7 +27,11 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # Every value says its sample and its band.
     cubes = np.broadcast_to(np.arange(BANDS), (6, ROWS, COLUMNS, BANDS)).astype(np.float32)
     cubes = cubes + 10 * np.arange(6)[:, None, None, None]
-    hsipack.pack(((f"c{number}", cube, about) for number, cube in enumerate(cubes)), out)
+    hsipack.pack(
+        ((f"c{number}", cube, about) for number, cube in enumerate(cubes)),
+        out,
+        band_group=request.param,
+    )
     return out
 
 

@@ -269,12 +269,13 @@ fn print_estimate(estimate: &convert::Estimate) {
     say!("{} would get {}", estimate.output, output::count(estimate.cubes, "cube"));
     for stack in &estimate.stacks {
         say!(
-            "  {}: {}, {} wavelengths, chunks of {}x{} pixels, {}{}",
+            "  {}: {}, {} wavelengths, chunks of {}x{} pixels{}, {}{}",
             stack.name,
             output::count(stack.cubes, "cube"),
             if stack.wavelengths { "with" } else { "without" },
             stack.chunk[0],
             stack.chunk[1],
+            stack.band_group.map(|bands| format!(" x {bands} bands")).unwrap_or_default(),
             output::count(stack.shards, "shard"),
             if stack.scale == 1.0 { String::new() } else { format!(", scale {}", stack.scale) },
         );

@@ -58,7 +58,7 @@ Keys of --json (null where unknown; wavelengths in nm, sizes in bytes, bands cou
   dataset:  kind path layout samples stacks stored_bytes uncompressed_bytes ratio splits groups labels
             geo[]{crs,pixel_size,unit,samples} boxes{boxes,samples,labels} (if there are any) columns created_by created command appends
             earlier[]{samples,fingerprint} fingerprint
-  stacks[]: name samples shape dtype scale_factor add_offset keep_bits chunk chunk_bytes shards samples_per_shard
+  stacks[]: name samples shape dtype scale_factor add_offset keep_bits chunk band_group chunk_bytes shards samples_per_shard
             codec{name,level,shuffle,checksum} stored_bytes uncompressed_bytes wavelengths bad_bands
             values quantisation{band,wavelength_nm,max_rel,mean_rel,max_abs,max_abs_band,
             max_abs_wavelength_nm}
@@ -357,7 +357,9 @@ fn print_stack(stack: &StackReport) {
         ),
     );
     let [rows, columns] = stack.chunk;
-    line("chunks", format!("{rows}x{columns} pixels ({})", output::bytes(stack.chunk_bytes)));
+    let bands = stack.band_group.map(|bands| format!(" x {bands} bands")).unwrap_or_default();
+    let bytes = output::bytes(stack.chunk_bytes);
+    line("chunks", format!("{rows}x{columns} pixels{bands} ({bytes})"));
     line("codec", codec(stack));
     let ratio = stack.uncompressed_bytes as f64 / stack.stored_bytes.max(1) as f64;
     line("stored", format!("{} (ratio {ratio:.2})", output::bytes(stack.stored_bytes)));

@@ -43,7 +43,7 @@ options! {
     Nodata "nodata", RawValues "raw_values" flag, KeepBits "keep_bits", Bands "bands",
     Wavelengths "wavelengths", Normalize "normalize", DropBadBands "drop_bad_bands" flag, White "white", Dark "dark",
     WhiteReflectance "white_reflectance", WavelengthTolerance "wavelength_tolerance", Codec "codec", Level "level",
-    Filter "filter", Chunk "chunk", BlockSize "block_size", ShardSize "shard_size", SourceRoot "source_root", Sample "sample",
+    Filter "filter", Chunk "chunk", BandGroup "band_group", BlockSize "block_size", ShardSize "shard_size", SourceRoot "source_root", Sample "sample",
     Force "force" flag, Json "json" flag,
     // Splitting.
     By "by", Block "block", Buffer "buffer",

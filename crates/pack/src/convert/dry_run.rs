@@ -59,6 +59,8 @@ pub struct StackEstimate {
     pub wavelengths: bool,
     /// Rows and columns of a chunk.
     pub chunk: [usize; 2],
+    /// Bands of a chunk; `null` if chunks hold all bands.
+    pub band_group: Option<usize>,
     /// Number of shard files, including existing ones.
     pub shards: usize,
     /// Factor between packed and physical values.
@@ -139,6 +141,7 @@ fn stack_estimate(stack: &PlannedStack) -> StackEstimate {
         cubes: stack.samples.len(),
         wavelengths: stack.wavelength.is_some(),
         chunk: [stack.grid.tile().rows, stack.grid.tile().columns],
+        band_group: (stack.grid.band_groups() > 1).then(|| stack.grid.band_group()),
         shards: (stack.existing + stack.samples.len()).div_ceil(stack.grid.samples_per_shard()),
         scale: stack.scale,
         masks: stack.masks.iter().map(|mask| format!("{} ({})", mask.name, mask.dtype)).collect(),

@@ -247,20 +247,21 @@ impl Encoder {
 
     /// Cuts the slab into chunks and compresses them.
     fn compress_slab(&mut self, cube: &OpenCube, encoded: &mut Encoded) -> Result<()> {
-        let (shape, tile) = (cube.grid.shape(), cube.grid.tile());
+        let (grid, shape) = (&cube.grid, cube.grid.shape());
         let slab = self.slab.bytes();
-        if tile.columns == shape.columns {
+        if grid.tile().columns == shape.columns && grid.band_groups() == 1 {
             encoded.lens.push(codec::encode(&cube.codec, slab, &mut encoded.data)?);
             return Ok(());
         }
         let strip = Strip {
             bytes: slab,
             columns: shape.columns,
-            pixel: shape.bands * cube.dtype.size(),
+            bands: shape.bands,
+            element: cube.dtype.size(),
             fill: NAN_PIXEL[cube.dtype.size() / 4],
         };
-        for across in 0..cube.grid.across() {
-            strip.cut(cube.grid.region(across).columns, tile.columns, &mut self.tile);
+        for chunk in 0..grid.chunks_per_row() {
+            strip.cut(grid, chunk, &mut self.tile);
             encoded.lens.push(codec::encode(&cube.codec, &self.tile, &mut encoded.data)?);
         }
         Ok(())
@@ -322,15 +323,15 @@ impl Encoder {
         let mut encoded = Encoded::default();
         let mut slab = Vec::new();
         for down in 0..grid.down() {
-            let rows = grid.region(down * grid.across()).rows;
+            let rows = grid.region(down * grid.chunks_per_row()).rows;
             read(rows, &mut self.ids)?;
             slab.clear();
             mask::write(dtype, &self.ids, &mut slab);
             slab.resize(tile.rows * shape.columns * dtype.size(), 0);
-            let strip =
-                Strip { bytes: &slab, columns: shape.columns, pixel: dtype.size(), fill: [0; 4] };
-            for across in 0..grid.across() {
-                strip.cut(grid.region(across).columns, tile.columns, &mut self.tile);
+            let (columns, element) = (shape.columns, dtype.size());
+            let strip = Strip { bytes: &slab, columns, bands: 1, element, fill: [0; 4] };
+            for chunk in 0..grid.chunks_per_row() {
+                strip.cut(grid, chunk, &mut self.tile);
                 encoded.lens.push(codec::encode(codec, &self.tile, &mut encoded.data)?);
             }
         }
@@ -341,29 +342,42 @@ impl Encoder {
 /// Writes the values of a mask in some rows of a cube to a buffer, replacing its content.
 pub type ReadIds<'r> = dyn FnMut(Range<usize>, &mut Vec<MaskValue>) -> Result<()> + 'r;
 
-/// The bytes of NaN as float16 (twice) and as float32. They fill pixels beyond the image.
+/// The bytes of NaN as float16 (twice) and as float32. They fill pixels and bands beyond the image.
 const NAN_PIXEL: [[u8; 4]; 2] = [[0x00, 0x7E, 0x00, 0x7E], [0x00, 0x00, 0xC0, 0x7F]];
 
-/// Rows of pixels, as wide as the image, that are cut into tiles.
+/// Rows of pixels, as wide as the image, that are cut into chunks.
 struct Strip<'a> {
     /// The rows, one after the other.
     bytes: &'a [u8],
     /// Number of pixels in a row.
     columns: usize,
-    /// Bytes of a pixel.
-    pixel: usize,
-    /// The bytes that fill pixels beyond the image, repeated.
+    /// Bands of a pixel.
+    bands: usize,
+    /// Size of a value in bytes.
+    element: usize,
+    /// The bytes that fill what is beyond the image, repeated.
     fill: [u8; 4],
 }
 
 impl Strip<'_> {
-    /// Copies `columns` of every row into `tile`, and fills each row up to `width` pixels.
-    fn cut(&self, columns: Range<usize>, width: usize, tile: &mut Vec<u8>) {
-        tile.clear();
-        let beyond = (width - columns.len()) * self.pixel;
-        for row in self.bytes.chunks_exact(self.columns * self.pixel) {
-            tile.extend_from_slice(&row[columns.start * self.pixel..columns.end * self.pixel]);
-            tile.extend(self.fill.iter().cycle().take(beyond));
+    /// Copies the columns and bands of chunk `chunk` of every row into `out`, and fills what is beyond the image.
+    fn cut(&self, grid: &Grid, chunk: usize, out: &mut Vec<u8>) {
+        out.clear();
+        let (region, pixel) = (grid.region(chunk), self.bands * self.element);
+        let own_pixel = grid.band_group() * self.element;
+        let beyond = (grid.tile().columns - region.columns.len()) * own_pixel;
+        let bands = region.bands.start * self.element..region.bands.end * self.element;
+        for row in self.bytes.chunks_exact(self.columns * pixel) {
+            let row = &row[region.columns.start * pixel..region.columns.end * pixel];
+            if own_pixel == pixel {
+                out.extend_from_slice(row);
+            } else {
+                for values in row.chunks_exact(pixel) {
+                    out.extend_from_slice(&values[bands.clone()]);
+                    out.extend(self.fill.iter().cycle().take(own_pixel - bands.len()));
+                }
+            }
+            out.extend(self.fill.iter().cycle().take(beyond));
         }
     }
 }

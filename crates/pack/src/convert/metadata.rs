@@ -221,7 +221,6 @@ fn image_meta(
     len: usize,
     stats: &StackStats,
 ) -> ArrayMeta {
-    let shape = stack.grid.shape();
     let mut own = stats.to_attributes();
     let notes = BandNotes {
         keep_bits: values.keep_bits.bits(),
@@ -241,13 +240,11 @@ fn image_meta(
         attributes.insert("scale_factor".into(), json!(stack.scale));
     }
     attributes.insert(OWN.into(), Value::Object(own));
-    let bands = shape.bands as u64;
-    let axes = |lengths: [u64; 3]| vec![lengths[0], lengths[1], lengths[2], bands];
     ArrayMeta {
-        shape: axes([len as u64, shape.rows as u64, shape.columns as u64]),
+        shape: array_shape(&stack.grid, len).to_vec(),
         dtype: values.dtype,
-        file_shape: axes(file_shape(&stack.grid)),
-        chunk_shape: Some(axes(chunk_shape(&stack.grid))),
+        file_shape: file_shape(&stack.grid).to_vec(),
+        chunk_shape: Some(chunk_shape(&stack.grid).to_vec()),
         codecs: ChunkCodecs { compression: Some(stack.codec), checksum: true },
         fill_value: json!("NaN"),
         dimension_names: names(&["sample", "y", "x", "band"]),
@@ -256,7 +253,6 @@ fn image_meta(
 }
 
 fn mask_meta(mask: &PlannedMask, len: usize) -> ArrayMeta {
-    let shape = mask.grid.shape();
     let mut attributes = Map::new();
     let mut own = Map::new();
     // Describes boolean layers and classes with CF attributes.
@@ -280,11 +276,12 @@ fn mask_meta(mask: &PlannedMask, len: usize) -> ArrayMeta {
     };
     meaning.write(&mut own);
     attributes.insert(OWN.into(), Value::Object(own));
+    let flat = |lengths: [u64; 4]| lengths[..3].to_vec();
     ArrayMeta {
-        shape: vec![len as u64, shape.rows as u64, shape.columns as u64],
+        shape: flat(array_shape(&mask.grid, len)),
         dtype: mask.dtype,
-        file_shape: file_shape(&mask.grid).to_vec(),
-        chunk_shape: Some(chunk_shape(&mask.grid).to_vec()),
+        file_shape: flat(file_shape(&mask.grid)),
+        chunk_shape: Some(flat(chunk_shape(&mask.grid))),
         codecs: ChunkCodecs { compression: Some(mask_codec(mask)), checksum: true },
         fill_value: json!(0),
         dimension_names: names(&["sample", "y", "x"]),
@@ -294,7 +291,7 @@ fn mask_meta(mask: &PlannedMask, len: usize) -> ArrayMeta {
 
 fn companion_meta(companion: &PlannedCompanion, len: usize) -> ArrayMeta {
     let PlannedCompanion { name, grid, meaning, .. } = companion;
-    let (axes, shape) = (companion.axes(), grid.shape());
+    let axes = companion.axes();
     // Companions of one stack may differ in their bands and resolutions, so each has dimensions of its own for these.
     let named = |dimension: &str| format!("{name}_{dimension}");
     let pixels = match meaning.ratio.is_same() {
@@ -306,13 +303,11 @@ fn companion_meta(companion: &PlannedCompanion, len: usize) -> ArrayMeta {
         Role::Image => "band",
     });
     let dimensions = ["sample", pixels[0].as_str(), pixels[1].as_str(), bands.as_str()];
-    let lengths = |[samples, rows, columns]: [u64; 3]| {
-        [samples, rows, columns, shape.bands as u64][..axes].to_vec()
-    };
+    let lengths = |lengths: [u64; 4]| lengths[..axes].to_vec();
     let mut attributes = Map::new();
     meaning.write(&mut attributes);
     ArrayMeta {
-        shape: lengths([len as u64, shape.rows as u64, shape.columns as u64]),
+        shape: lengths(array_shape(grid, len)),
         dtype: companion.dtype,
         file_shape: lengths(file_shape(grid)),
         chunk_shape: Some(lengths(chunk_shape(grid))),
@@ -361,17 +356,19 @@ pub fn coordinate_chunk(values: &[f64]) -> Vec<u8> {
     bytes
 }
 
-fn chunk_shape(grid: &Grid) -> [u64; 3] {
-    [1, grid.tile().rows as u64, grid.tile().columns as u64]
+fn array_shape(grid: &Grid, len: usize) -> [u64; 4] {
+    let shape = grid.shape();
+    [len, shape.rows, shape.columns, shape.bands].map(|length| length as u64)
 }
 
-fn file_shape(grid: &Grid) -> [u64; 3] {
-    let tile = grid.tile();
-    [
-        grid.samples_per_shard() as u64,
-        (grid.down() * tile.rows) as u64,
-        (grid.across() * tile.columns) as u64,
-    ]
+fn chunk_shape(grid: &Grid) -> [u64; 4] {
+    [1, grid.tile().rows, grid.tile().columns, grid.band_group()].map(|length| length as u64)
+}
+
+fn file_shape(grid: &Grid) -> [u64; 4] {
+    let chunks = [grid.samples_per_shard(), grid.down(), grid.across(), grid.band_groups()];
+    let chunk = chunk_shape(grid);
+    std::array::from_fn(|axis| chunks[axis] as u64 * chunk[axis])
 }
 
 fn names(names: &[&str]) -> Vec<String> {

@@ -141,8 +141,10 @@ pub struct StackReport {
     pub add_offset: f64,
     /// Mantissa bits that values were rounded to; `null` if all are in use.
     pub keep_bits: Option<u8>,
-    /// Rows and columns of a chunk, which holds all bands.
+    /// Rows and columns of a chunk.
     pub chunk: [usize; 2],
+    /// Bands of a chunk; `null` if chunks hold all bands.
+    pub band_group: Option<usize>,
     /// Bytes of an uncompressed chunk.
     pub chunk_bytes: u64,
     /// Number of shard files.
@@ -437,6 +439,7 @@ impl StackReport {
             add_offset: image.add_offset(),
             keep_bits: meta.band_notes().keep_bits,
             chunk: [grid.tile().rows, grid.tile().columns],
+            band_group: (grid.band_groups() > 1).then(|| grid.band_group()),
             chunk_bytes: image.chunk_bytes() as u64,
             shards: image.shards(),
             samples_per_shard: grid.samples_per_shard(),

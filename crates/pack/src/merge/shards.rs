@@ -235,7 +235,8 @@ impl Merged<'_> {
 
     /// Whether the chunks of a part can be copied.
     fn has_chunks_of(&self, part: &ChunkArray) -> bool {
-        part.meta().dtype.size() == self.value_size && part.grid().tile() == self.grid.tile()
+        let chunk = |grid: &Grid| (grid.tile(), grid.band_group());
+        part.meta().dtype.size() == self.value_size && chunk(part.grid()) == chunk(&self.grid)
     }
 
     /// The part, and the number of its shard, that has exactly these samples.

@@ -151,6 +151,7 @@ fn planned(
     }
     let per_shard = own.iter().map(|(_, stack)| stack.image.grid().samples_per_shard());
     let grid = Grid::new(image.shape(), image.grid().tile(), per_shard.max().unwrap_or(1))?;
+    let grid = grid.in_band_groups(image.grid().band_group())?;
     let planned = PlannedStack {
         name: first.name.clone(),
         grid,
@@ -174,13 +175,14 @@ fn planned(
 }
 
 /// Properties that must be equal in all parts of a stack.
-fn layout(image: &ChunkArray) -> [(&'static str, String); 5] {
-    let tile = image.grid().tile();
+fn layout(image: &ChunkArray) -> [(&'static str, String); 6] {
+    let (tile, group) = (image.grid().tile(), image.grid().band_group());
     [
         ("the type", image.meta().dtype.to_string()),
         ("the scale factor", image.scale_factor().to_string()),
         ("the offset", image.add_offset().to_string()),
         ("the chunk shape", format!("{}x{}", tile.rows, tile.columns)),
+        ("the number of bands of a chunk", group.to_string()),
         ("the compression", compression(image)),
     ]
 }
@@ -422,9 +424,9 @@ impl Companions {
                 let grid = Grid::new(shape, tile, image.samples_per_shard())?;
                 return Ok(PlannedCompanion { grid, ..companion.clone() });
             };
-            let tile = first.grid().tile();
+            let chunk = |array: &ChunkArray| (array.grid().tile(), array.grid().band_group());
             for other in all {
-                if other.grid().tile() != tile || compression(other) != compression(first) {
+                if chunk(other) != chunk(first) || compression(other) != compression(first) {
                     return Err(Error::conflict(format!(
                         "{} {name} has other chunks, or is compressed in another way, than in {}",
                         companion.meaning.role.words(),
@@ -434,7 +436,8 @@ impl Companions {
                     .with_remedy("pack one of the datasets again with the options of the other"));
                 }
             }
-            let grid = Grid::new(shape, tile, image.samples_per_shard())?;
+            let (tile, group) = chunk(first);
+            let grid = Grid::new(shape, tile, image.samples_per_shard())?.in_band_groups(group)?;
             Ok(PlannedCompanion { grid, codec: codec(first)?, ..companion.clone() })
         });
         companions.collect()

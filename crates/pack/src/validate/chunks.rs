@@ -243,7 +243,7 @@ impl<'a> Worker<'a> {
             found: Found::new(array),
             stored: Vec::new(),
             decoded: memory::zeroed(array.chunk_bytes().div_ceil(8), "a chunk")?,
-            bands: vec![Counts::EMPTY; array.shape().bands],
+            bands: vec![Counts::EMPTY; array.grid().band_group()],
         })
     }
 
@@ -278,7 +278,7 @@ impl<'a> Worker<'a> {
         let grid = self.array.grid();
         let dtype = self.array.meta().dtype;
         let region = grid.region(chunk);
-        let pixel = grid.shape().bands * dtype.size();
+        let pixel = grid.band_group() * dtype.size();
         let decoded: &[u8] = bytemuck::cast_slice(&self.decoded);
         self.bands.fill(Counts::EMPTY);
         if region.columns.len() == grid.tile().columns {
@@ -291,12 +291,19 @@ impl<'a> Worker<'a> {
             }
         }
         let sample = self.found.samples.entry(index).or_insert(Counts::EMPTY);
-        self.bands.iter().for_each(|band| sample.merge(band));
-        merge_bands(&mut self.found.bands, &self.bands);
+        // Bands beyond the last one of the cube are not counted.
+        let (bands, all) = (&self.bands[..region.bands.len()], grid.shape().bands);
+        bands.iter().for_each(|band| sample.merge(band));
+        let merge_group = |counts: &mut Vec<Counts>| {
+            counts.resize(all, Counts::EMPTY);
+            let of_chunk = &mut counts[region.bands.clone()];
+            of_chunk.iter_mut().zip(bands).for_each(|(all, part)| all.merge(part));
+        };
+        merge_group(&mut self.found.bands);
         if let Some(split) = self.of.split(index) {
             match self.found.splits.get_mut(split) {
-                Some(bands) => merge_bands(bands, &self.bands),
-                None => drop(self.found.splits.insert(split.to_owned(), self.bands.clone())),
+                Some(counts) => merge_group(counts),
+                None => merge_group(self.found.splits.entry(split.to_owned()).or_default()),
             }
         }
     }

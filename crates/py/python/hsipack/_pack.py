@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +58,7 @@ def pack(
     level: int = 4,
     filter: str = "byte",
     chunk: int | tuple[int, int] | None = None,
+    band_group: int | Literal["auto"] | None = None,
     block_size: int | None = None,
     shard_size: int | None = None,
     num_threads: int | None = None,
@@ -121,9 +122,9 @@ def pack(
         scratch_size: maximum bytes of these arrays; there is always room for two cubes.
         progress: a function that is called with the bytes of arrays taken so far, and 0.
         dtype, scale, fill, nodata, keep_bits, normalize, bands, wavelengths, drop_bad_bands, \
-wavelength_tolerance, codec, level, filter, chunk, block_size, shard_size, num_threads, \
-buffer_size: as for :func:`convert`. ``scale`` and ``keep_bits`` cannot be ``"auto"``, which needs
-            to see all values first.
+wavelength_tolerance, codec, level, filter, chunk, band_group, block_size, shard_size, \
+num_threads, buffer_size: as for :func:`convert`. ``scale`` and ``keep_bits`` cannot be
+            ``"auto"``, which needs to see all values first.
 
     Returns:
         A report of what was packed.

@@ -78,6 +78,7 @@ def convert(
     level: int = 4,
     filter: str = "byte",
     chunk: int | tuple[int, int] | None = None,
+    band_group: int | Literal["auto"] | None = None,
     block_size: int | None = None,
     shard_size: int | None = None,
     num_threads: int | None = None,
@@ -218,6 +219,9 @@ def convert(
         filter: filter before compression: ``"byte"``, ``"bit"`` or ``"none"``.
         chunk: size of a chunk in pixels: rows, or (rows, columns) for crops of large scenes. If
             ``None``, whole rows near 2 MiB.
+        band_group: store bands in groups of this many, so that reading some bands of cubes decodes
+            only their groups. Reading all bands takes longer then. ``"auto"`` makes groups of 16
+            bands, and none for cubes with fewer than 64. If ``None``, chunks hold all bands.
         block_size: target size of the blocks of a chunk, in uncompressed bytes. If ``None``,
             128,000. Blocks divide a chunk evenly if they can.
         shard_size: target size of a shard in uncompressed bytes.

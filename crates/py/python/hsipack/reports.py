@@ -113,6 +113,7 @@ class StackEstimate:
         cubes: number of cubes.
         wavelengths: whether the wavelengths are known.
         chunk: rows and columns of a chunk.
+        band_group: bands of a chunk; None if chunks hold all bands.
         shards: number of shard files.
         scale: factor between packed and physical values.
         masks: names of the masks.
@@ -124,6 +125,7 @@ class StackEstimate:
     cubes: int
     wavelengths: bool
     chunk: list[int]
+    band_group: int | None
     shards: int
     scale: float
     masks: list[str]

@@ -146,7 +146,8 @@ impl Dataset {
             ))
             .at(self.path()));
         }
-        let decoder = Decoder { dataset: self, bands, cache: None, shuffle_buffer: None };
+        let decoder =
+            Decoder { dataset: self, bands, needed: None, cache: None, shuffle_buffer: None };
         decoder.window(array, sample, window, out, &mut Scratch::default())
     }
 

@@ -32,13 +32,13 @@ pub(crate) struct Gather<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// The chunks of the cube at `index`, if decoded chunks are kept and all bands are wanted.
+    /// The chunks of the cube at `index`, if decoded chunks are kept with all bands, and all bands are wanted.
     pub(crate) fn gather(&self, array: ArrayRef<'a>, index: usize) -> Option<Gather<'a>> {
         let kept = match self.shuffle_buffer {
             Some(buffer) => Kept::ShuffleBuffer(buffer),
             None => Kept::Cached(self.cache.filter(|cache| cache.keeps_decoded())?),
         };
-        if self.bands_of(array).is_some() {
+        if self.bands_of(array).is_some() || array.grid().band_groups() > 1 {
             return None;
         }
         let (grid, shape) = (array.grid(), array.shape());

@@ -31,6 +31,8 @@ pub(crate) struct Decoder<'a> {
     pub dataset: &'a Dataset,
     /// The bands of images to read; all if `None`.
     pub bands: Option<&'a [usize]>,
+    /// Those of these bands that are used; all if `None`. The others may get any values.
+    pub needed: Option<&'a [usize]>,
     pub cache: Option<&'a Cache>,
     /// Chunks that are held in memory while their windows come.
     pub shuffle_buffer: Option<&'a ShuffleBuffer>,
@@ -110,9 +112,9 @@ impl Decoder<'_> {
     /// Makes the store read the window's chunks ahead while the first one, which is needed at once, is decoded. Errors
     /// are ignored here, because reading the chunks reports them.
     fn ask_ahead(&self, array: ArrayRef<'_>, index: usize, window: Window) {
-        let (grid, columns) = (array.grid(), window.column_range());
+        let (grid, columns, bands) = (array.grid(), window.column_range(), self.needed_of(array));
         let rows = grid.chunk_rows(&window.row_range());
-        let chunks = rows.flat_map(|down| grid.chunks_in(down, &columns));
+        let chunks = rows.flat_map(|down| grid.chunks_in(down, &columns, bands));
         let stored = chunks.skip(1).filter_map(|chunk| array.locate(index, chunk).ok().flatten());
         let stored: Vec<_> = stored.collect();
         if stored.iter().map(|stored| stored.span.end - stored.span.start).sum::<u64>() < WORTH {
@@ -135,6 +137,11 @@ impl Decoder<'_> {
         self.bands.filter(|_| array.array == 0)
     }
 
+    /// The bands that decide which chunks are read.
+    pub(crate) fn needed_of(&self, array: ArrayRef<'_>) -> Option<&[usize]> {
+        self.needed.filter(|_| array.array == 0).or(self.bands_of(array))
+    }
+
     /// Reads the rows of a window that lie in chunk row `down` of the cube at `index` into `out`, which it fills.
     pub(crate) fn rows(
         &self,
@@ -150,6 +157,7 @@ impl Decoder<'_> {
             rows: array.grid().rows_in(down, &window.row_range()),
             columns: window.column_range(),
             bands: self.bands_of(array),
+            needed: self.needed_of(array),
         };
         // Taken out, because decoding chunks needs the rest of the scratch.
         let mut decoded = std::mem::take(&mut scratch.decoded);

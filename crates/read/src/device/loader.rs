@@ -557,7 +557,12 @@ impl<L: Library> DeviceLoader<L> {
 
     /// The loader's workload and its cost.
     pub fn workload(&self) -> Workload {
-        Workload::new(self.dataset(), self.plan(), self.cache().clone())
+        Workload::new(
+            self.dataset(),
+            self.plan(),
+            self.options().bands.as_deref(),
+            self.cache().clone(),
+        )
     }
 
     /// Bytes that the cache holds.

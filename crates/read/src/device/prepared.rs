@@ -91,7 +91,13 @@ impl PreparedDeviceLoader {
             let seed = seed_of(pipeline.seed, member.number);
             Arc::new(Pipeline { seed, ..pipeline.clone() })
         });
-        Ok(Self { pipelines: pipelines.collect(), ..self })
+        let pipelines: Vec<_> = pipelines.collect();
+        // The mask of valid pixels is made of all bands.
+        let loader = match self.options.valid {
+            true => self.loader,
+            false => self.loader.drawing_bands(&pipelines),
+        };
+        Ok(Self { loader, pipelines, ..self })
     }
 
     /// The augmentations of its batches.

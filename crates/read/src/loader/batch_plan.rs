@@ -15,6 +15,7 @@ use hsipack_store::dataset::ChunkArray;
 
 use super::compressed::{Compressed, Entry};
 use super::load_times::LoadTime;
+use super::reader::Reader;
 use crate::dataset::Dataset;
 use crate::decode::Decoder;
 use crate::plan::{Item, Window};
@@ -36,6 +37,8 @@ pub(crate) struct BatchPlan {
     pub shape: usize,
     pub items: Vec<Item>,
     pub arrays: Vec<BatchArray>,
+    /// For each item, the bands of its image that are used, if not all that the batch has. The others have any values.
+    pub needed: Vec<Vec<usize>>,
     /// Why there is no batch.
     pub error: Option<Error>,
     /// Damage that was found while the batch was planned, if damaged samples are skipped.
@@ -302,6 +305,12 @@ impl BatchPlan {
             position += 1;
             !positions.contains(&(position - 1))
         });
+        debug_assert!(self.needed.is_empty(), "bands are drawn for all samples of the batch");
+    }
+
+    /// The decoder of the item at `position`.
+    pub(crate) fn decoder<'a>(&'a self, reader: &'a Reader, position: usize) -> Decoder<'a> {
+        Decoder { needed: self.needed.get(position).map(Vec::as_slice), ..reader.decoder() }
     }
 }
 

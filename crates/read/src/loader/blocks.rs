@@ -41,9 +41,19 @@ impl NoBlocks {
     }
 }
 
-/// Blocks for a plan. Two groups of blocks take at most `bytes` of decoded images, because the next group is decoded
+/// The number of band groups of each stack's images that have any of `bands`.
+pub(super) fn groups_of(dataset: &Dataset, bands: Option<&[usize]>) -> Vec<usize> {
+    dataset.stacks().iter().map(|stack| stack.image.grid().groups_of(bands)).collect()
+}
+
+/// Blocks for a plan that reads these bands. Two groups of blocks take at most `bytes` of decoded images, because the next group is decoded
 /// while the windows of one come. The blocks depend on nothing else, so that a training can go on elsewhere.
-pub(super) fn cut(dataset: &Dataset, plan: &Plan, bytes: u64) -> Result<Result<Cutting, NoBlocks>> {
+pub(super) fn cut(
+    dataset: &Dataset,
+    plan: &Plan,
+    bands: Option<&[usize]>,
+    bytes: u64,
+) -> Result<Result<Cutting, NoBlocks>> {
     let options = plan.options();
     let cuts = match options.crop {
         Crop::Whole | Crop::Centre { .. } => return Ok(Err(NoBlocks::Order)),
@@ -53,6 +63,7 @@ pub(super) fn cut(dataset: &Dataset, plan: &Plan, bytes: u64) -> Result<Result<C
     };
     let mut blocks = Vec::new();
     let (mut largest, mut chunks, mut decoded, mut wanted) = (0, 0.0, 0.0, 0.0);
+    let groups = groups_of(dataset, bands);
     // Each stack has one shape.
     let mut known: Vec<Option<BlockSize>> = vec![None; dataset.stacks().len()];
     for (sample, items) in plan.samples().iter().zip(plan.counts()) {
@@ -63,12 +74,14 @@ pub(super) fn cut(dataset: &Dataset, plan: &Plan, bytes: u64) -> Result<Result<C
             true => BlockSize::cut(image.grid(), size),
             false => BlockSize::whole(image.grid()),
         });
-        let own = image.grid().chunks_per_sample() as f64;
+        let grid = image.grid();
+        let own = (grid.down() * grid.across() * groups[stack]) as f64;
         chunks += own;
         decoded += own * block.decoded();
-        wanted += f64::from(*items) * chunks_touched(image.grid(), size).min(own);
-        largest = largest.max(block.chunks() * image.chunks.chunk_bytes() as u64);
-        blocks.extend(block.blocks(image.grid(), sample.sample));
+        wanted += f64::from(*items) * (chunks_touched(grid, size) * groups[stack] as f64).min(own);
+        let block_chunks = block.chunks() * groups[stack] as u64;
+        largest = largest.max(block_chunks * image.chunks.chunk_bytes() as u64);
+        blocks.extend(block.blocks(grid, sample.sample));
     }
     let together = (bytes / 2).checked_div(largest).unwrap_or(0) as usize;
     Ok(if wanted < WORTH * chunks {

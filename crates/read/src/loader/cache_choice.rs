@@ -163,7 +163,7 @@ impl Chooser<'_> {
                 Opt::ShuffleWindow
             ]));
         }
-        match blocks::cut(self.dataset, self.plan, bytes)? {
+        match blocks::cut(self.dataset, self.plan, self.options.bands.as_deref(), bytes)? {
             Ok(cutting) => Ok(self.in_blocks(bytes, cutting, "requested".to_owned())),
             Err(blocks::NoBlocks::AllFit) => {
                 let why = "requested, and all chunks fit into the shuffle window".to_owned();
@@ -235,7 +235,8 @@ impl Chooser<'_> {
             );
             return Ok(self.in_blocks(bytes, cutting, why));
         }
-        let stored = stored_bytes(self.dataset, self.plan, self.masks)?;
+        let bands = self.options.bands.as_deref();
+        let stored = stored_bytes(self.dataset, self.plan, self.masks, bands)?;
         let sizes = format!("{decoded} decoded, {} as stored", memory::size(stored));
         let (kind, bytes, fits) = match stored <= limit {
             true => (CacheKind::Compressed, stored, "only the stored chunks fit"),
@@ -285,7 +286,7 @@ impl Chooser<'_> {
             (0, Some(limit)) => shuffle_window_bytes(self.part(limit)),
             (bytes, _) => bytes,
         };
-        match blocks::cut(self.dataset, self.plan, bytes)? {
+        match blocks::cut(self.dataset, self.plan, self.options.bands.as_deref(), bytes)? {
             // On machines with unequal memory, each process would use another order.
             Ok(_) if self.options.share.world_size > 1 => none(
                 "; a shuffle window, which decodes each chunk about once per epoch, is not chosen automatically if several processes train together",
@@ -333,34 +334,47 @@ fn for_each_array(
     Ok(())
 }
 
-/// Bytes of all decoded chunks of the samples that a plan reads.
-pub(super) fn needed_bytes(dataset: &Dataset, plan: &Plan, masks: &[String]) -> Result<u64> {
+/// Bytes of all decoded chunks of the samples that a plan reads, with any of `bands`.
+pub(super) fn needed_bytes(
+    dataset: &Dataset,
+    plan: &Plan,
+    masks: &[String],
+    bands: Option<&[usize]>,
+) -> Result<u64> {
     let mut bytes = 0;
     for_each_array(dataset, plan, masks, |array, samples| {
-        let chunks = samples.len() * array.grid().chunks_per_sample();
+        let chunks = samples.len() * array.grid().chunks_with(bands.filter(|_| array.array == 0));
         bytes += chunks as u64 * array.chunks.chunk_bytes() as u64;
     })?;
     Ok(bytes)
 }
 
-/// Bytes of the files that hold these chunks. Files whose size cannot be read count as nothing, because reading them
-/// reports the error.
-pub(super) fn stored_bytes(dataset: &Dataset, plan: &Plan, masks: &[String]) -> Result<u64> {
+/// Bytes of these chunks as they are stored, if all chunks of a file have as many. Files whose size cannot be read count as
+/// nothing, because reading them reports the error.
+pub(super) fn stored_bytes(
+    dataset: &Dataset,
+    plan: &Plan,
+    masks: &[String],
+    bands: Option<&[usize]>,
+) -> Result<u64> {
     let mut bytes = 0;
     for_each_array(dataset, plan, masks, |array, samples| {
         let grid = array.grid();
+        let (groups, all) =
+            (grid.groups_of(bands.filter(|_| array.array == 0)), grid.band_groups());
+        let of_groups = |bytes: u64| bytes / all as u64 * groups as u64;
         if !is_sharded(array.chunks) {
             for index in samples {
                 let chunks = 0..grid.chunks_per_sample();
                 let of_chunk = |chunk| array.file_bytes(array.number(*index, chunk), *index, chunk);
-                bytes += chunks.map(of_chunk).sum::<u64>();
+                bytes += of_groups(chunks.map(of_chunk).sum());
             }
             return;
         }
         let mut shards: Vec<usize> = samples.iter().map(|index| grid.locate(*index).0).collect();
         shards.sort_unstable();
         shards.dedup();
-        bytes += shards.into_iter().map(|shard| array.file_bytes(shard, 0, 0)).sum::<u64>();
+        bytes += of_groups(shards.into_iter().map(|shard| array.file_bytes(shard, 0, 0)).sum());
     })?;
     Ok(bytes)
 }

@@ -32,7 +32,7 @@ use super::reader::Reader;
 use super::worker::fill;
 use crate::cache::Cache;
 use crate::dataset::array::{ArrayRef, Stored};
-use crate::decode::{Scratch, inside};
+use crate::decode::{Decoder, Scratch, inside};
 use crate::device::decode::{
     CHUNK_BYTES, FRAME_HEADER, WINDOW_BYTES, block_bytes, copied_frame, supports,
 };
@@ -377,7 +377,8 @@ impl Planner<'_> {
                 rest -= value_bytes(layout.sample_bytes());
                 let at = At { array, position };
                 if !self.is_resident(stored, *item, at, rest) {
-                    self.send(stored, *item, at, layout.sample_bytes())?;
+                    let decoder = plan.decoder(reader, position);
+                    self.send(&decoder, stored, *item, at, layout.sample_bytes())?;
                 }
                 // Without cubes in the device's memory, nothing is gained beyond this.
                 if self.residents.is_none() && self.end + self.overhead() >= self.limit {
@@ -477,11 +478,18 @@ impl Planner<'_> {
     }
 
     /// Sends a window as frames or values. `None` if that is not possible.
-    fn send(&mut self, stored: ArrayRef<'_>, item: Item, at: At, bytes: usize) -> Option<()> {
-        let reader = self.reader;
-        let chosen =
-            reader.decoder().bands_of(stored).is_some() || reader.new_ids.of(stored).is_some();
-        let frames = if chosen || !self.sends_frames { None } else { frames(stored, reader, item) };
+    fn send(
+        &mut self,
+        decoder: &Decoder<'_>,
+        stored: ArrayRef<'_>,
+        item: Item,
+        at: At,
+        bytes: usize,
+    ) -> Option<()> {
+        let has_values =
+            decoder.bands_of(stored).is_some() || self.reader.new_ids.of(stored).is_some();
+        let sends_values = has_values || !self.sends_frames;
+        let frames = if sends_values { None } else { frames(stored, decoder, item) };
         let frame_bytes = |all: &Vec<(usize, (Stored<'_>, u32))>| {
             all.iter().map(|(_, (_, bytes))| *bytes as usize).sum::<usize>()
         };
@@ -524,7 +532,8 @@ impl Planner<'_> {
         }
         let (rows, columns) = inside(stored, window, reader.pad(stored));
         let grid = stored.grid();
-        let chunks = grid.chunk_rows(&rows).flat_map(|down| grid.chunks_in(down, &columns));
+        // Other loaders may use other bands of a cube in the device's memory.
+        let chunks = grid.chunk_rows(&rows).flat_map(|down| grid.chunks_in(down, &columns, None));
         let chunks: Vec<usize> = chunks.collect();
         let absent: Vec<usize> =
             chunks.iter().copied().filter(|chunk| region.is_absent(cube.first + chunk)).collect();
@@ -648,7 +657,7 @@ fn value_bytes(sample_bytes: usize) -> usize {
 /// The chunks of a window, where they are stored, and the bytes of their frames; `None` if a device cannot decode all of them.
 fn frames<'a>(
     array: ArrayRef<'a>,
-    reader: &Reader,
+    decoder: &Decoder<'_>,
     item: Item,
 ) -> Option<Vec<(usize, (Stored<'a>, u32))>> {
     let (shape, grid, codecs) = (array.shape(), array.grid(), array.chunks.meta().codecs);
@@ -657,10 +666,10 @@ fn frames<'a>(
     if !window.is_inside(shape.rows, shape.columns) {
         return None;
     }
-    let index = reader.dataset.samples().index(item.sample);
-    let columns = window.column_range();
+    let index = decoder.dataset.samples().index(item.sample);
+    let (columns, needed) = (window.column_range(), decoder.needed_of(array));
     let chunks = grid.chunk_rows(&window.row_range());
-    let chunks = chunks.flat_map(|down| grid.chunks_in(down, &columns));
+    let chunks = chunks.flat_map(|down| grid.chunks_in(down, &columns, needed));
     chunks.map(|chunk| Some((chunk, frame(array, index, chunk)?))).collect()
 }
 

@@ -311,7 +311,7 @@ impl<'a> Work<'a> {
             let (grid, element) = (array.grid(), array.dtype().size());
             let columns = item.column_range();
             let rows = grid.chunk_rows(&item.row_range());
-            for number in rows.flat_map(|down| grid.chunks_in(down, &columns)) {
+            for number in rows.flat_map(|down| grid.chunks_in(down, &columns, None)) {
                 let (start, len) = *cube.frames.get(number)?;
                 let frame = start..start + u64::from(len);
                 let block = region.block(cube.first + number);
@@ -517,7 +517,8 @@ fn earlier(
         let window = array.window(item.window);
         let (rows, columns) = crate::decode::inside(array, window, reader.pad(array));
         let grid = array.grid();
-        for chunk in grid.chunk_rows(&rows).flat_map(|down| grid.chunks_in(down, &columns)) {
+        let chunks = grid.chunk_rows(&rows);
+        for chunk in chunks.flat_map(|down| grid.chunks_in(down, &columns, None)) {
             let chunk = resident.cube.first + chunk;
             if !resident.region.is_resident(chunk) && !brings(&resident.region, chunk) {
                 earlier.push((resident.region.clone(), chunk));

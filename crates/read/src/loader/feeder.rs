@@ -4,9 +4,10 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
+use hsipack_augment::{Frame, SampleKey};
 use hsipack_store::remote::is_url;
 
-use super::batch_plan::{BatchPlan, Part, array_of, lay_out};
+use super::batch_plan::{BatchArray, BatchPlan, Part, array_of, lay_out};
 use super::compressed::{self, Compressed};
 use super::labelled::LabelledMasks;
 use super::load_times::LoadTime;
@@ -15,7 +16,7 @@ use super::reader::Reader;
 use super::shared::{Shared, Start};
 use super::shuffle_schedule::ShuffleSchedule;
 use crate::dataset::array::ArrayRef;
-use crate::decode::{ChunkPrefetch, inside};
+use crate::decode::{ChunkPrefetch, Decoder, inside};
 use crate::plan::{EpochPlan, Item, JoinedEpoch, JoinedPlan, Segment};
 use crate::ring::{Claim, PlanSlot};
 use crate::shuffle_buffer::ChunkRef;
@@ -40,6 +41,7 @@ struct Feeder<'a> {
     ahead: Vec<ChunkRef>,
     /// The windows and parts of the latest batch. Those in the slot cannot be reached once it is published.
     items: Vec<Item>,
+    needed: Vec<Vec<usize>>,
     parts: Vec<Part>,
     /// Memory for the spans that are requested ahead.
     spans: Vec<Range<u64>>,
@@ -65,8 +67,16 @@ pub(super) fn run(shared: &Shared) {
             let start = shared.start();
             let generation = start.generation;
             let datasets = shared.readers.iter().map(OneDataset::new).collect();
-            let (ahead, items, parts, spans) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-            let mut feeder = Feeder { shared, generation, datasets, ahead, items, parts, spans };
+            let mut feeder = Feeder {
+                shared,
+                generation,
+                datasets,
+                ahead: Vec::new(),
+                items: Vec::new(),
+                needed: Vec::new(),
+                parts: Vec::new(),
+                spans: Vec::new(),
+            };
             match feeder.run(start) {
                 Leave::Restarted => {}
                 Leave::Stopped => return,
@@ -120,7 +130,24 @@ impl<'a> OneDataset<'a> {
         let stack = dataset.stack_of(first.sample)?;
         let size = (first.window.rows, first.window.columns);
         let (decoder, len) = (self.reader.decoder(), plan.items.len());
-        lay_out(&decoder, beside, stack, len, size, &mut plan.arrays).map(drop)
+        lay_out(&decoder, beside, stack, len, size, &mut plan.arrays)?;
+        self.draw_bands(plan)
+    }
+
+    /// Draws the bands that images need, if augmentations decide that.
+    fn draw_bands(&self, plan: &mut BatchPlan) -> Result<()> {
+        plan.needed.clear();
+        let (Some(pipeline), Some(image)) = (&self.reader.band_draw, plan.arrays.first()) else {
+            return Ok(());
+        };
+        let BatchArray { rows, columns, bands, .. } = *image;
+        let samples: Vec<SampleKey> = plan.items.iter().map(SampleKey::from).collect();
+        let frame = Frame { rows, columns, bands };
+        plan.needed = pipeline.needed_bands(frame, plan.epoch, &samples)?;
+        if let Some(chosen) = &self.reader.options.bands {
+            plan.needed.iter_mut().flatten().for_each(|band| *band = chosen[*band]);
+        }
+        Ok(())
     }
 
     /// Decides which chunks are decoded with this batch, for later batches, too.
@@ -223,6 +250,7 @@ impl<'a> Feeder<'a> {
             && !plan.compressed.as_ref().is_some_and(Compressed::is_mapped)
         {
             self.items.extend_from_slice(&plan.items);
+            self.needed.clone_from(&plan.needed);
             self.parts.extend_from_slice(plan.parts());
             self.ahead.extend_from_slice(&plan.ahead);
             let loads = plan.compressed.iter().flat_map(|planned| planned.load_chunks(reader));
@@ -298,7 +326,10 @@ impl<'a> Feeder<'a> {
                 Some(down) => down..down + 1,
                 None => array.grid().chunk_rows(&rows),
             };
-            for chunk in downs.flat_map(|down| array.grid().chunks_in(down, &columns)) {
+            let needed = self.needed.get(position).map(Vec::as_slice);
+            let decoder = Decoder { needed, ..reader.decoder() };
+            let bands = decoder.needed_of(array);
+            for chunk in downs.flat_map(|down| array.grid().chunks_in(down, &columns, bands)) {
                 if is_cached(reader, array, index, chunk) {
                     continue;
                 }

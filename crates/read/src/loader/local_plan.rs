@@ -86,12 +86,13 @@ fn uses(
 
 /// Notes the chunks of an item's image, masks and companions.
 fn want(reader: &Reader, item: Item, step: u32, uses: &mut EpochUses) -> Result<()> {
-    let index = reader.dataset.samples().index(item.sample);
+    let (decoder, index) = (reader.decoder(), reader.dataset.samples().index(item.sample));
     for number in 0..=reader.beside.len() {
         let array = array_of(&reader.dataset, &reader.beside, item, number)?;
         let (rows, columns) = inside(array, array.window(item.window), reader.pad(array));
+        let bands = decoder.bands_of(array);
         for down in array.grid().chunk_rows(&rows) {
-            for chunk in array.grid().chunks_in(down, &columns) {
+            for chunk in array.grid().chunks_in(down, &columns, bands) {
                 let Some(stored) = array.locate_if_open(index, chunk) else { continue };
                 if let Some(shard) = stored.file.cached_as() {
                     uses.want(shard, &stored.span, step);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hsipack_augment::Pipeline;
 use hsipack_format::metadata::Role;
 use hsipack_format::{CubeShape, Opt, Ratio, remedy};
 use hsipack_store::dataset::ChunkArray;
@@ -9,7 +10,7 @@ use hsipack_store::dataset::ChunkArray;
 use super::batch_plan::{lay_out, place};
 use super::cache_choice::{CacheChoice, Chosen, needed_bytes, ranks_here, stored_bytes};
 use super::new_ids::IdTables;
-use super::options::{LoaderOptions, ShuffleWindow};
+use super::options::{LoaderOptions, OnDamage, ShuffleWindow};
 use super::workload::Workload;
 use crate::dataset::Dataset;
 use crate::decode::Decoder;
@@ -42,6 +43,8 @@ pub struct Member {
     pub(crate) cached: CacheChoice,
     /// Its samples in the memory of a device.
     pub(crate) residents: Option<Arc<Residents>>,
+    /// Augmentations that draw the bands that images need.
+    pub(crate) band_draw: Option<Arc<Pipeline>>,
 }
 
 impl Member {
@@ -62,7 +65,7 @@ impl Member {
         let plan = Plan::new(plan_samples(dataset, &options, &samples)?, plan_options)?;
         check_mixing(dataset, &plan, &beside)?;
         let slot_bytes = slot_bytes(dataset, &options, &plan, &beside)?;
-        let needed = needed_bytes(dataset, &plan, &beside)?;
+        let needed = needed_bytes(dataset, &plan, &beside, options.bands.as_deref())?;
         Ok(Self {
             number,
             dataset: dataset.clone(),
@@ -78,7 +81,20 @@ impl Member {
             memory_fraction: 1.0,
             cached: CacheChoice::open(needed),
             residents: None,
+            band_draw: None,
         })
+    }
+
+    /// The same, whose images are used by nothing but these augmentations. If they draw bands first, and bands are stored in
+    /// groups, only groups with drawn bands are read.
+    pub(crate) fn drawing_bands(mut self, pipeline: &Arc<Pipeline>) -> Self {
+        let has_groups =
+            self.dataset.stacks().iter().any(|stack| stack.image.grid().band_groups() > 1);
+        // The draw for a batch depends on all its samples.
+        let may_skip = self.options.on_damage == OnDamage::Skip;
+        let draws = pipeline.draws_bands_first() && has_groups && !may_skip;
+        self.band_draw = draws.then(|| pipeline.clone());
+        self
     }
 
     /// The same with this fraction of the memory for chunks.
@@ -188,7 +204,8 @@ impl Member {
     /// # Errors
     /// If a stack lacks an array that is read.
     pub(crate) fn demand(&self) -> Result<Demand> {
-        let stored_bytes = stored_bytes(&self.dataset, &self.plan, &self.beside())?;
+        let bands = self.options.bands.as_deref();
+        let stored_bytes = stored_bytes(&self.dataset, &self.plan, &self.beside(), bands)?;
         let samples = self.plan.samples().len() as u64;
         let is_read_once = self.plan.options().crop == Crop::Whole;
         let sample_bytes = is_read_once.then(|| stored_bytes / samples.max(1));
@@ -266,7 +283,8 @@ impl Member {
 
     /// Samples and chunks that the loader reads, and their costs.
     pub fn workload(&self) -> Workload {
-        Workload::new(&self.dataset, &self.plan, self.cached.clone())
+        let bands = self.options.bands.as_deref();
+        Workload::new(&self.dataset, &self.plan, bands, self.cached.clone())
     }
 
     /// The state before the first batch of an epoch.
@@ -571,7 +589,7 @@ fn slot_bytes(
 ) -> Result<usize> {
     let samples: Vec<usize> = plan.samples().iter().map(|sample| sample.sample).collect();
     let bands = options.bands.as_deref();
-    let decoder = Decoder { dataset, bands, cache: None, shuffle_buffer: None };
+    let decoder = Decoder { dataset, bands, needed: None, cache: None, shuffle_buffer: None };
     let mut largest = 0;
     for stack in stacks_of(dataset, &samples)? {
         let bands = dataset.image(stack).shape().bands;

@@ -573,7 +573,12 @@ impl Loader {
 
     /// The loader's workload and its cost; that of the first dataset if there are several.
     pub fn workload(&self) -> Workload {
-        Workload::new(self.dataset(), self.plan(), self.cache().clone())
+        Workload::new(
+            self.dataset(),
+            self.plan(),
+            self.options().bands.as_deref(),
+            self.cache().clone(),
+        )
     }
 
     /// Bytes that the cache holds.

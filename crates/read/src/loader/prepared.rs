@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hsipack_augment::Pipeline;
 use hsipack_format::{Opt, remedy};
 use hsipack_store::memory;
 
@@ -160,6 +161,13 @@ impl PreparedLoader {
     /// The same loader, whose device reads frames in the system's page cache.
     pub(crate) fn with_page_cache(self, page_cache: PageCache) -> Self {
         Self { page_cache: Some(page_cache), ..self }
+    }
+
+    /// The same loader, whose batches are used by nothing but these augmentations, one for each dataset.
+    pub(crate) fn drawing_bands(mut self, pipelines: &[Arc<Pipeline>]) -> Self {
+        let members = self.members.into_iter().zip(pipelines);
+        self.members = members.map(|(member, pipeline)| member.drawing_bands(pipeline)).collect();
+        self
     }
 
     /// The same loader, which keeps these samples of each dataset in the memory of a device.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hsipack_augment::Pipeline;
 use hsipack_store::remote::is_url;
 
 use super::cache_choice::CacheChoice;
@@ -43,6 +44,8 @@ pub(crate) struct Reader {
     pub cached: CacheChoice,
     /// Samples in the memory of a device.
     pub residents: Option<Arc<Residents>>,
+    /// Augmentations that draw the bands that images need.
+    pub band_draw: Option<Arc<Pipeline>>,
 }
 
 /// Chunks of a dataset in memory.
@@ -105,6 +108,7 @@ impl Reader {
             new_ids,
             cached,
             residents,
+            band_draw,
             ..
         } = member;
         (options.cache, options.cache_bytes) = (cached.kind, cached.limit_bytes);
@@ -121,6 +125,7 @@ impl Reader {
             shuffle_buffer: None,
             cached,
             residents,
+            band_draw,
         }
     }
 
@@ -139,6 +144,7 @@ impl Reader {
         Decoder {
             dataset: &self.dataset,
             bands: self.options.bands.as_deref(),
+            needed: None,
             cache: self.cache.as_ref(),
             shuffle_buffer: self.shuffle_buffer.as_ref(),
         }

@@ -8,7 +8,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use crate::Result;
-use crate::dataset::Dataset;
+use crate::decode::Decoder;
 use crate::plan::{Block, Crop, EpochPlan};
 use crate::shuffle_buffer::{ChunkRef, ShuffleBuffer};
 
@@ -157,7 +157,7 @@ fn chunks_of<'a>(
     let (mut chunks, mut seen) = (Vec::new(), HashSet::new());
     for block in blocks {
         let stack = dataset.stack_of(block.sample)?;
-        push_chunks(dataset, beside, stack, block, reach, &mut |chunk| {
+        push_chunks(&reader.decoder(), beside, stack, block, reach, &mut |chunk| {
             if seen.insert(chunk) {
                 chunks.push(chunk);
             }
@@ -167,13 +167,14 @@ fn chunks_of<'a>(
 }
 
 fn push_chunks(
-    dataset: &Dataset,
+    decoder: &Decoder<'_>,
     beside: &[String],
     stack: usize,
     block: &Block,
     (rows, columns): (u32, u32),
     push: &mut impl FnMut(ChunkRef),
 ) -> Result<()> {
+    let dataset = decoder.dataset;
     let index = dataset.samples().index(block.sample);
     let arrays = beside.iter().map(|name| place(dataset, stack, name));
     for number in std::iter::once(Ok(0)).chain(arrays) {
@@ -185,9 +186,8 @@ fn push_chunks(
         let shape = array.shape();
         let rows = reach(&block.rows, rows, shape.rows);
         let columns = reach(&block.columns, columns, shape.columns);
-        for chunk in
-            array.grid().chunk_rows(&rows).flat_map(|down| array.grid().chunks_in(down, &columns))
-        {
+        let (grid, bands) = (array.grid(), decoder.bands_of(array));
+        for chunk in grid.chunk_rows(&rows).flat_map(|down| grid.chunks_in(down, &columns, bands)) {
             push(ChunkRef::new(array, index, chunk));
         }
     }

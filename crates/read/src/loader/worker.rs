@@ -8,7 +8,7 @@ use super::compressed::{self, Compressed};
 use super::reader::Reader;
 use super::shared::Shared;
 use crate::dataset::array::ArrayRef;
-use crate::decode::Scratch;
+use crate::decode::{Decoder, Scratch};
 use crate::plan::Item;
 use crate::ring::slots::Failure;
 use crate::shuffle_buffer::ChunkRef;
@@ -102,7 +102,8 @@ pub(super) fn fill(
             let item = &items[0];
             let (one, after) = out.split_at_mut(bytes);
             out = after;
-            let mut read = || cubes.read(part, *item, one, scratch);
+            let decoder = plan.decoder(reader, position);
+            let mut read = || cubes.read(decoder, part, *item, one, scratch);
             let done = catch_unwind(AssertUnwindSafe(&mut read)).unwrap_or_else(|_| {
                 Err(Error::new(
                     ErrorKind::Io,
@@ -164,6 +165,7 @@ impl<'a> Cubes<'a> {
     /// Reads a window, wherever its values are.
     fn read(
         &mut self,
+        decoder: Decoder<'_>,
         part: &Part,
         item: Item,
         out: &mut [u8],
@@ -171,7 +173,7 @@ impl<'a> Cubes<'a> {
     ) -> Result<()> {
         let (array, index) = self.find(item)?;
         let reader = self.reader;
-        let (decoder, shape) = (reader.decoder(), array.shape());
+        let shape = array.shape();
         let window = array.window(item.window);
         match part.down {
             Some(down) => decoder.rows(array, index, down, window, out, scratch),

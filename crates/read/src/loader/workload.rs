@@ -1,5 +1,6 @@
 //! Workload and cache of a loader, computed without its memory and its threads.
 
+use super::blocks::groups_of;
 use super::cache_choice::CacheChoice;
 use crate::dataset::Dataset;
 use crate::plan::{Plan, chunks_touched};
@@ -20,17 +21,24 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The workload for a plan of this dataset.
-    pub(crate) fn new(dataset: &Dataset, plan: &Plan, cache: CacheChoice) -> Self {
+    /// The workload for a plan of this dataset, of which these bands are read.
+    pub(crate) fn new(
+        dataset: &Dataset,
+        plan: &Plan,
+        bands: Option<&[usize]>,
+        cache: CacheChoice,
+    ) -> Self {
         let (mut touched, mut chunks) = (0.0, 0.0);
+        let groups = groups_of(dataset, bands);
         for (sample, items) in plan.samples().iter().zip(plan.counts()) {
             let stack = dataset.stack_of(sample.sample).expect("planned among those that exist");
             let grid = dataset.image(stack).grid();
-            let own = grid.chunks_per_sample() as f64;
+            let groups = groups[stack] as f64;
+            let own = (grid.down() * grid.across()) as f64 * groups;
             let (rows, columns) = plan.window_size(sample);
             let each = match rows >= sample.rows && columns >= sample.columns {
                 true => own,
-                false => chunks_touched(grid, (rows, columns)).min(own),
+                false => (chunks_touched(grid, (rows, columns)) * groups).min(own),
             };
             touched += f64::from(*items) * each;
             chunks += own;

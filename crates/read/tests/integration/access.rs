@@ -30,6 +30,11 @@ fn layouts() -> Vec<StackSpec> {
         base.clone().tile(6, 13),
         base.clone().tile(5, 4),
         base.clone().tile(1, 1),
+        base.clone().tile(5, 4).band_group(2),
+        base.clone().tile(6, 13).band_group(1),
+        base.clone().band_group(9),
+        StackSpec { sharded: false, ..base.clone().tile(5, 4).band_group(3) },
+        StackSpec { omit_zeros: true, ..base.clone().tile(4, 13).band_group(2) },
         StackSpec { sharded: false, ..base.clone() },
         StackSpec { sharded: false, omit_zeros: true, ..base.clone().tile(4, 13) },
         StackSpec { omit_zeros: true, ..base.clone().tile(4, 13) },
@@ -67,10 +72,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
     fn any_window_and_any_bands_come_as_cut_from_the_whole(
-        tile in (1usize..12, 1usize..14), row in 0usize..11, column in 0usize..13,
-        height in 1usize..12, width in 1usize..14, bands in prop::option::of(prop::collection::vec(0usize..4, 1..6))
+        tile in (1usize..12, 1usize..14), group in 1usize..12, row in 0usize..11, column in 0usize..13,
+        height in 1usize..12, width in 1usize..14, bands in prop::option::of(prop::collection::vec(0usize..9, 1..12))
     ) {
-        let (_folder, written, dataset) = made(&[StackSpec::new(11, 13, 4, 2).tile(tile.0.min(11), tile.1.min(13))]);
+        let spec = StackSpec::new(11, 13, 9, 2).tile(tile.0.min(11), tile.1.min(13)).band_group(group);
+        let (_folder, written, dataset) = made(&[spec]);
         let rows = row..(row + height).min(11);
         let columns = column..(column + width).min(13);
         let cube = dataset.crop_bands(1, rows.clone(), columns.clone(), bands.as_deref()).unwrap();

@@ -260,7 +260,8 @@ fn windows_get_their_part_of_every_chunk() {
             rows: below(shape.rows as u64, &mut random),
             columns: below(shape.columns as u64, &mut random),
         };
-        let grid = Grid::new(shape, tile, 1).unwrap();
+        let group = below(2 * shape.bands as u64, &mut random);
+        let grid = Grid::new(shape, tile, 1).unwrap().in_band_groups(group).unwrap();
         let dtype = [DType::U8, DType::F16, DType::F32][round % 3];
         let codec = Codec::new(Compressor::Lz4, 5, Shuffle::ALL[round / 3 % 3], dtype);
         let pixel = shape.bands * dtype.size();
@@ -281,12 +282,16 @@ fn windows_get_their_part_of_every_chunk() {
             for number in 0..grid.chunks_per_sample() {
                 let region = grid.region(number);
                 // Overhang is filled with something else.
-                let mut chunk = vec![0xee_u8; tile.rows * tile.columns * pixel];
+                let of_chunk = grid.band_group() * dtype.size();
+                let bytes = region.bands.len() * dtype.size();
+                let mut chunk = vec![0xee_u8; grid.chunk_values() * dtype.size()];
                 for (place, row) in region.rows.clone().enumerate() {
-                    let from = (row * shape.columns + region.columns.start) * pixel;
-                    let bytes = region.columns.len() * pixel;
-                    let to = place * tile.columns * pixel;
-                    chunk[to..to + bytes].copy_from_slice(&cube[from..from + bytes]);
+                    for (column, from) in region.columns.clone().enumerate() {
+                        let from = (row * shape.columns + from) * pixel
+                            + region.bands.start * dtype.size();
+                        let to = (place * tile.columns + column) * of_chunk;
+                        chunk[to..to + bytes].copy_from_slice(&cube[from..from + bytes]);
+                    }
                 }
                 let frame = frame_of(codec, &chunk);
                 // Frames are stored one after the other, at any address.

@@ -41,7 +41,7 @@ impl Data {
         let zstd = Some(Codec::new(Compressor::Zstd, 3, Shuffle::Byte, DType::F16));
         let stacks = [
             vec![
-                spec(30, 26, 6, (11, 9), lz4(Shuffle::Byte)),
+                spec(30, 26, 6, (11, 9), lz4(Shuffle::Byte)).band_group(3),
                 spec(24, 31, 4, (10, 31), lz4(Shuffle::Bit)),
             ],
             vec![spec(27, 25, 5, (9, 25), zstd)],

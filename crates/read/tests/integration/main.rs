@@ -1,6 +1,7 @@
 //! The reader over datasets of every layout.
 
 mod access;
+mod band_groups;
 mod classes;
 mod device;
 mod device_decode;

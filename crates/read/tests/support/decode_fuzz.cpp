@@ -75,16 +75,23 @@ int main(int count, char **words) {
     // Any part of any chunk with as many bytes.
     Chunk chunk = {};
     chunk.frame_bytes = bytes;
-    chunk.row_bytes = 1 + draw(draw(2) ? input.bytes : 64);
+    // Half of the time, a chunk with some of the bands.
+    chunk.pixel = 1 + draw(draw(2) ? input.bytes : 40);
+    const u32 columns = 1 + draw(input.bytes / chunk.pixel < 20 ? input.bytes / chunk.pixel : 20);
+    chunk.row_bytes = columns * chunk.pixel;
+    chunk.kept = draw(2) ? chunk.pixel : 1 + draw(chunk.pixel);
+    chunk.pixel_pitch = draw(2) && chunk.kept == chunk.pixel ? chunk.pixel : chunk.kept + draw(9);
     const u32 rows = input.bytes / chunk.row_bytes;
     chunk.bytes = draw(16) ? input.bytes : rows * chunk.row_bytes;
     chunk.first_row = draw(rows);
     chunk.rows = draw(rows - chunk.first_row + 1);
-    chunk.left = draw(chunk.row_bytes);
-    chunk.width = draw(chunk.row_bytes - chunk.left + 1);
-    chunk.pitch = chunk.width + draw(8);
+    const u32 first = draw(columns), kept = draw(columns - first + 1);
+    chunk.left = first * chunk.pixel;
+    chunk.width = kept * chunk.pixel;
+    const u64 kept_row = kept ? (u64)(kept - 1) * chunk.pixel_pitch + chunk.kept : 0;
+    chunk.pitch = kept_row + draw(8);
     chunk.into = draw(8);
-    const u64 batch_bytes = chunk.rows ? chunk.into + (chunk.rows - 1) * chunk.pitch + chunk.width : 0;
+    const u64 batch_bytes = chunk.rows ? chunk.into + (chunk.rows - 1) * chunk.pitch + kept_row : 0;
     u8 *const batch = exactly(batch_bytes);
     const Decode what = {1, 1 + draw(5), draw(8) ? input.bytes : draw(input.bytes)};
     u8 *const scratch = exactly(what.slots * what.scratch);

@@ -21,6 +21,8 @@ pub struct StackSpec {
     pub shape: CubeShape,
     pub samples: usize,
     pub tile: Tile,
+    /// Bands of a chunk of the image; `None` if it has all.
+    pub band_group: Option<usize>,
     pub per_shard: usize,
     pub sharded: bool,
     pub codec: Option<Codec>,
@@ -46,6 +48,7 @@ impl StackSpec {
             shape,
             samples,
             tile: Tile { rows: rows.div_ceil(3), columns },
+            band_group: None,
             per_shard: 4,
             sharded: true,
             codec: Some(LZ4),
@@ -60,6 +63,11 @@ impl StackSpec {
 
     pub fn tile(mut self, rows: usize, columns: usize) -> Self {
         self.tile = Tile { rows, columns };
+        self
+    }
+
+    pub fn band_group(mut self, bands: usize) -> Self {
+        self.band_group = Some(bands);
         self
     }
 
@@ -305,17 +313,19 @@ fn write_array(
 ) {
     let folder = stack.join(name);
     let shape = CubeShape { bands: bands.unwrap_or(1), ..spec.shape };
-    let grid = Grid::new(shape, spec.tile, spec.per_shard).unwrap();
-    let axes = |sample: usize, rows: usize, columns: usize| {
+    let group = spec.band_group.filter(|_| name == IMAGE).unwrap_or(shape.bands);
+    let grid = Grid::new(shape, spec.tile, spec.per_shard).unwrap().in_band_groups(group).unwrap();
+    let axes = |sample: usize, rows: usize, columns: usize, group: usize| {
         let mut axes = vec![sample as u64, rows as u64, columns as u64];
-        axes.extend(bands.map(|bands| bands as u64));
+        axes.extend(bands.map(|_| group as u64));
         axes
     };
-    let chunk_shape = axes(1, spec.tile.rows, spec.tile.columns);
-    let whole =
-        axes(spec.per_shard, grid.down() * spec.tile.rows, grid.across() * spec.tile.columns);
+    let (tile, group) = (spec.tile, grid.band_group());
+    let chunk_shape = axes(1, tile.rows, tile.columns, group);
+    let (rows, columns) = (grid.down() * tile.rows, grid.across() * tile.columns);
+    let whole = axes(spec.per_shard, rows, columns, grid.band_groups() * group);
     let meta = ArrayMeta {
-        shape: axes(samples.len(), shape.rows, shape.columns),
+        shape: axes(samples.len(), shape.rows, shape.columns, shape.bands),
         dtype,
         file_shape: if spec.sharded { whole } else { chunk_shape.clone() },
         chunk_shape: spec.sharded.then_some(chunk_shape),
@@ -344,9 +354,10 @@ fn write_array(
     }
     for (index, sample) in samples.iter().enumerate() {
         for number in 0..grid.chunks_per_sample() {
-            let (down, across) = ((number / grid.across()) as u64, (number % grid.across()) as u64);
+            let (pixels, group) = (number / grid.band_groups(), number % grid.band_groups());
+            let (down, across) = ((pixels / grid.across()) as u64, (pixels % grid.across()) as u64);
             let mut position = vec![index as u64, down, across];
-            position.extend(bands.map(|_| 0));
+            position.extend(bands.map(|_| group as u64));
             if let Some(stored) = chunk(*sample, number) {
                 write(&folder, &ArrayMeta::file_key(&position), &stored);
             }
@@ -408,12 +419,17 @@ fn encode_chunk(
     let region = grid.region(number);
     let mut pixels = Vec::new();
     pixel(sample, 0, 0, &mut pixels);
-    let width = pixels.len();
-    let mut bytes = vec![0; grid.tile().rows * grid.tile().columns * width];
+    let element = pixels.len() / grid.shape().bands;
+    let width = grid.band_group() * element;
+    let bands = region.bands.start * element..region.bands.end * element;
+    let mut bytes = vec![0; grid.chunk_values() * element];
     for (y, row) in region.rows.clone().enumerate() {
-        pixels.clear();
-        region.columns.clone().for_each(|column| pixel(sample, row, column, &mut pixels));
-        bytes[y * grid.tile().columns * width..][..pixels.len()].copy_from_slice(&pixels);
+        for (x, column) in region.columns.clone().enumerate() {
+            pixels.clear();
+            pixel(sample, row, column, &mut pixels);
+            let to = (y * grid.tile().columns + x) * width;
+            bytes[to..to + bands.len()].copy_from_slice(&pixels[bands.clone()]);
+        }
     }
     if spec.omit_zeros && bytes.iter().all(|byte| *byte == 0) {
         return None;

@@ -305,10 +305,10 @@ impl ChunkArray {
 
     /// The file of a chunk of an array without shards.
     pub fn chunk_path(&self, index: usize, chunk: usize) -> PathBuf {
-        let (down, across) = (chunk / self.grid.across(), chunk % self.grid.across());
-        let mut position = vec![index as u64, down as u64, across as u64];
-        position.resize(self.meta.shape.len(), 0);
-        self.folder.join(ArrayMeta::file_key(&position))
+        let (groups, across) = (self.grid.band_groups(), self.grid.across());
+        let (pixels, group) = (chunk / groups, chunk % groups);
+        let position = [index, pixels / across, pixels % across, group].map(|axis| axis as u64);
+        self.folder.join(ArrayMeta::file_key(&position[..self.meta.shape.len()]))
     }
 
     /// Fills `out` with the fill value, which is the content of a chunk that was never written.
@@ -346,8 +346,8 @@ impl ChunkArray {
         let RowScratch { stored, decoded } = scratch;
         if self.meta.chunk_shape.is_some() {
             let (shard, first) = self.grid.locate(index);
-            let chunks =
-                self.grid.chunk_rows(&rows).flat_map(|down| self.grid.chunks_in(down, &columns));
+            let chunks = self.grid.chunk_rows(&rows);
+            let chunks = chunks.flat_map(|down| self.grid.chunks_in(down, &columns, None));
             self.shard(shard)?.ask_ahead(chunks.map(|chunk| first + chunk));
         }
         let mut chunks = StoredChunks { array: self, index, stored };
@@ -355,7 +355,7 @@ impl ChunkArray {
         for down in grid.chunk_rows(&rows) {
             let rows = grid.rows_in(down, &rows);
             let (out, after) = remaining.split_at_mut(rows.len() * self.row_bytes());
-            let part = Part { down, rows, columns: columns.clone(), bands: None };
+            let part = Part { down, rows, columns: columns.clone(), bands: None, needed: None };
             rows::take(grid, self.meta.dtype.size(), &part, &mut chunks, decoded, out)?;
             remaining = after;
         }

@@ -1,8 +1,10 @@
 //! Copying a window out of a decoded chunk.
 
+use std::ops::Range;
+
 /// Which part of a chunk is copied to which part of the window. Both are (row, column, band)
 /// arrays.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Copy<'a> {
     /// First row and column in the chunk, and the chunk's width.
     pub from_row: usize,
@@ -15,23 +17,38 @@ pub(super) struct Copy<'a> {
     pub columns: usize,
     /// Size of an element in bytes.
     pub element: usize,
-    /// Bands of the chunk.
+    /// Bands of the chunk, with those beyond the last one of the cube.
     pub bands: usize,
+    /// Bands of the cube.
+    pub of_bands: usize,
+    /// The chunk's bands of the cube.
+    pub group: Range<usize>,
     /// Bands of the window, all if `None`.
     pub chosen: Option<&'a [usize]>,
+}
+
+/// Bands that follow one another both in the chunk and in the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    from: usize,
+    to: usize,
+    bands: usize,
 }
 
 impl Copy<'_> {
     /// Copies the part.
     pub(super) fn run(&self, from: &[u8], to: &mut [u8]) {
         let from_pixel = self.bands * self.element;
-        let to_pixel = self.chosen.map_or(self.bands, <[usize]>::len) * self.element;
+        let to_pixel = self.chosen.map_or(self.of_bands, <[usize]>::len) * self.element;
         let from_rows = from.chunks_exact(self.from_width * from_pixel).skip(self.from_row);
         let to_rows = to.chunks_exact_mut(self.to_width * to_pixel);
         for (from, to) in from_rows.zip(to_rows).take(self.rows) {
             let from = &from[self.from_column * from_pixel..][..self.columns * from_pixel];
             let to = &mut to[self.to_column * to_pixel..][..self.columns * to_pixel];
             match self.chosen {
+                _ if self.group.len() < self.of_bands => {
+                    self.runs().for_each(|run| self.interleave(run, from, to));
+                }
                 None => to.copy_from_slice(from),
                 Some(bands) => self.gather(bands, from, to),
             }
@@ -45,6 +62,45 @@ impl Copy<'_> {
             _ => gather_as::<[u8; 4]>(self.bands, bands, from, to),
         }
     }
+
+    /// The bands of the window that the chunk has.
+    fn runs(&self) -> impl Iterator<Item = Run> {
+        let all = Run { from: 0, to: self.group.start, bands: self.group.len() };
+        let (chosen, group) = (self.chosen.unwrap_or_default(), self.group.clone());
+        let mut to = 0;
+        let chosen_runs = std::iter::from_fn(move || {
+            to += chosen[to..].iter().take_while(|band| !group.contains(band)).count();
+            let first = *chosen.get(to)?;
+            let follow = chosen[to..].iter().zip(first..group.end);
+            let bands = follow.take_while(|(band, next)| *band == next).count();
+            let run = Run { from: first - group.start, to, bands };
+            to += bands;
+            Some(run)
+        });
+        self.chosen.is_none().then_some(all).into_iter().chain(chosen_runs)
+    }
+
+    /// Copies some bands of a row of pixels.
+    fn interleave(&self, run: Run, from: &[u8], to: &mut [u8]) {
+        let from_pixel = self.bands * self.element;
+        let to_pixel = to.len() / self.columns;
+        let (from, to) = (&from[run.from * self.element..], &mut to[run.to * self.element..]);
+        let pixels = from.chunks(from_pixel).zip(to.chunks_mut(to_pixel));
+        match run.bands * self.element {
+            2 => copy_each::<2>(pixels),
+            4 => copy_each::<4>(pixels),
+            8 => copy_each::<8>(pixels),
+            16 => copy_each::<16>(pixels),
+            32 => copy_each::<32>(pixels),
+            64 => copy_each::<64>(pixels),
+            bytes => pixels.for_each(|(from, to)| to[..bytes].copy_from_slice(&from[..bytes])),
+        }
+    }
+}
+
+/// Copies the first bytes of each pixel. The compiler knows their number, so this is a few instructions for each pixel.
+fn copy_each<'a, const BYTES: usize>(pixels: impl Iterator<Item = (&'a [u8], &'a mut [u8])>) {
+    pixels.for_each(|(from, to)| to[..BYTES].copy_from_slice(&from[..BYTES]));
 }
 
 fn gather_as<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(
@@ -70,22 +126,27 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 8 } else { 256 }))]
         #[test]
         fn windows_are_copied_as_value_by_value(
-            chunk in (1usize..6, 1usize..6, 1usize..5), at in any::<[prop::sample::Index; 5]>(), margin in 0usize..4,
-            element in prop::sample::select(vec![1usize, 2, 4]), chosen in prop::option::of(prop::collection::vec(0usize..100, 1..4))
+            chunk in (1usize..6, 1usize..6), (bands, group) in (1usize..20, 1usize..20), at in any::<[prop::sample::Index; 6]>(),
+            margin in 0usize..4, element in prop::sample::select(vec![1usize, 2, 4]),
+            chosen in prop::option::of(prop::collection::vec(0usize..100, 1..9))
         ) {
-            let (height, width, bands) = chunk;
+            let (height, width) = chunk;
+            let group = group.min(bands);
+            let first = at[5].index(bands.div_ceil(group)) * group;
+            let in_chunk = first..bands.min(first + group);
             let chosen: Option<Vec<usize>> = chosen.map(|list| list.iter().map(|band| band % bands).collect());
             let (from_row, from_column) = (at[0].index(height), at[1].index(width));
             let (rows, columns) = (at[2].index(height - from_row) + 1, at[3].index(width - from_column) + 1);
             let to_width = columns + margin;
             let to_column = at[4].index(margin + 1);
-            let from: Vec<u8> = (0..height * width * bands * element).map(|i| (i * 7 + 1) as u8).collect();
+            let from: Vec<u8> = (0..height * width * group * element).map(|i| (i * 7 + 1) as u8).collect();
             let list = chosen.clone().unwrap_or_else(|| (0..bands).collect());
             let mut want = vec![0; rows * to_width * list.len() * element];
             for y in 0..rows {
                 for x in 0..columns {
-                    for (position, band) in list.iter().enumerate() {
-                        let source = (((from_row + y) * width + from_column + x) * bands + band) * element;
+                    for (position, band) in list.iter().enumerate().filter(|(_, band)| in_chunk.contains(band)) {
+                        let band = band - in_chunk.start;
+                        let source = (((from_row + y) * width + from_column + x) * group + band) * element;
                         let target = ((y * to_width + to_column + x) * list.len() + position) * element;
                         want[target..target + element].copy_from_slice(&from[source..source + element]);
                     }
@@ -93,8 +154,8 @@ mod tests {
             }
             let mut got = vec![0; want.len()];
             let copy = Copy {
-                from_row, from_column, from_width: width, to_column, to_width, rows, columns, element, bands,
-                chosen: chosen.as_deref(),
+                from_row, from_column, from_width: width, to_column, to_width, rows, columns, element, bands: group,
+                of_bands: bands, group: in_chunk, chosen: chosen.as_deref(),
             };
             copy.run(&from, &mut got);
             prop_assert_eq!(got, want);

@@ -1,7 +1,7 @@
 //! Reading rows of a cube from its chunks.
 //!
-//! If a chunk consists of whole rows that are all wanted, it is decoded directly into its place. Other chunks are decoded
-//! into working memory, from which the wanted rows, columns and bands are copied. Loaders, `validate`, `export` and
+//! If a chunk consists of whole rows that are all wanted, with all bands, it is decoded directly into its place. Other chunks are
+//! decoded into working memory, from which the wanted rows, columns and bands are copied. Loaders, `validate`, `export` and
 //! previews all read rows this way. Each of them decides where the chunks come from ([`Chunks`]).
 
 mod copy;
@@ -38,9 +38,12 @@ pub struct Part<'a> {
     pub columns: Range<usize>,
     /// Bands in the wanted order; all bands if `None`.
     pub bands: Option<&'a [usize]>,
+    /// The bands that are used. Chunks without any of them are not read, and the values of their bands stay as they are in the
+    /// output.
+    pub needed: Option<&'a [usize]>,
 }
 
-/// Reads a part of a cube into `out` and fills it: (row, column, band), with `element` bytes per value. `decoded` is
+/// Reads a part of a cube into `out`, which it fills with the bands that are used: (row, column, band), with `element` bytes per value. `decoded` is
 /// working memory for one chunk. It is allocated once and is aligned for every type of value.
 ///
 /// # Errors
@@ -59,8 +62,9 @@ pub fn take(
     let straight = wanted.start.is_multiple_of(tile.columns)
         && wanted.len() == tile.columns
         && rows.len() == tile.rows
+        && grid.band_groups() == 1
         && part.bands.is_none();
-    for chunk in grid.chunks_in(part.down, wanted) {
+    for chunk in grid.chunks_in(part.down, wanted, part.needed) {
         if straight {
             chunks.decode(chunk, out)?;
             continue;
@@ -76,7 +80,9 @@ pub fn take(
             rows: rows.len(),
             columns: columns.len(),
             element,
-            bands: grid.shape().bands,
+            bands: grid.band_group(),
+            of_bands: grid.shape().bands,
+            group: region.bands,
             chosen: part.bands,
         };
         if let Some(decoded) = chunks.decoded(chunk) {
@@ -112,11 +118,12 @@ mod tests {
 
     impl Chunks for Numbered {
         fn decode(&mut self, chunk: usize, out: &mut [u8]) -> Result<()> {
-            let (tile, bands) = (self.grid.tile(), self.grid.shape().bands);
+            let (tile, bands) = (self.grid.tile(), self.grid.band_group());
             let region = self.grid.region(chunk);
             for (number, value_out) in out.iter_mut().enumerate() {
                 let (pixel, band) = (number / bands, number % bands);
                 let (row, column) = (pixel / tile.columns, pixel % tile.columns);
+                let band = region.bands.start + band;
                 *value_out = value(region.rows.start + row, region.columns.start + column, band);
             }
             Ok(())
@@ -133,12 +140,13 @@ mod tests {
     proptest! {
         #[test]
         fn any_part_of_a_cube_is_what_its_chunks_hold(
-            cube in (1usize..9, 1usize..9, 1usize..4), tile in (1usize..9, 1usize..9), at in any::<[prop::sample::Index; 4]>(),
-            chosen in prop::option::of(prop::collection::vec(any::<prop::sample::Index>(), 1..4))
+            cube in (1usize..9, 1usize..9, 1usize..20), tile in (1usize..9, 1usize..9), at in any::<[prop::sample::Index; 4]>(),
+            group in 1usize..24, chosen in prop::option::of(prop::collection::vec(any::<prop::sample::Index>(), 1..9))
         ) {
             let (height, width, bands) = cube;
             let tile = Tile { rows: tile.0.min(height), columns: tile.1.min(width) };
             let grid = Grid::new(CubeShape::new(height, width, bands), tile, 1).unwrap();
+            let grid = grid.in_band_groups(group).unwrap();
             let (row, column) = (at[0].index(height), at[1].index(width));
             let rows = row..row + at[2].index(height - row) + 1;
             let columns = column..column + at[3].index(width - column) + 1;
@@ -156,7 +164,7 @@ mod tests {
             let (mut chunks, mut decoded) = (Numbered { grid, chunk: Vec::new() }, Vec::new());
             for down in grid.chunk_rows(&rows) {
                 let part = Part {
-                    down, rows: grid.rows_in(down, &rows), columns: columns.clone(), bands: chosen.as_deref(),
+                    down, rows: grid.rows_in(down, &rows), columns: columns.clone(), bands: chosen.as_deref(), needed: chosen.as_deref(),
                 };
                 let (out, after) = remaining.split_at_mut(part.rows.len() * columns.len() * list.len());
                 take(&grid, 1, &part, &mut chunks, &mut decoded, out).unwrap();

@@ -66,7 +66,9 @@ pub struct Chunk {
     pub rows: u32,
     remaining: u32,
     pub width: u32,
-    unused: u32,
+    pub pixel: u32,
+    pub kept: u32,
+    pub pixel_pitch: u32,
 }
 
 /// `Gather` of `gather.cu`.
@@ -173,7 +175,9 @@ impl Chunk {
     /// The first byte of the batch that is not written to any more; `None` if there is no such number.
     pub fn end(&self) -> Option<u64> {
         let rows = u64::from(self.rows).saturating_sub(1).checked_mul(self.pitch)?;
-        self.into.checked_add(rows)?.checked_add(self.width.into())
+        let last = self.width.checked_div(self.pixel)?.saturating_sub(1);
+        let pixels = u64::from(last).checked_mul(self.pixel_pitch.into())?;
+        self.into.checked_add(rows)?.checked_add(pixels)?.checked_add(self.kept.into())
     }
 }
 

@@ -18,7 +18,7 @@ pub enum Source {
 
 /// A batch of a [`Source`].
 pub enum Taken {
-    Host(Batch),
+    Host(Box<Batch>),
     Device(DeviceBatch<Host>),
 }
 
@@ -114,9 +114,11 @@ impl Source {
     /// See [`Loader::next_within`].
     pub fn next_within(&mut self, timeout: Duration) -> Option<Result<Option<Taken>>> {
         match self {
-            Self::Host(loader) => {
-                Some(loader.next_within(timeout)?.map(|batch| batch.map(Taken::Host)))
-            }
+            Self::Host(loader) => Some(
+                loader
+                    .next_within(timeout)?
+                    .map(|batch| batch.map(|batch| Taken::Host(Box::new(batch)))),
+            ),
             Self::Device(loader) => {
                 Some(loader.next_within(timeout)?.map(|batch| batch.map(Taken::Device)))
             }

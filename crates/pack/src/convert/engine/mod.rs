@@ -338,7 +338,8 @@ impl<'a> Engine<'a> {
                         (cube.source.access() == Access::Sequential).then(|| locked(&cube.turn));
                     drop(waiting);
                     encoder.read(cube, rows.clone(), turn)?;
-                    let first_chunk = rows.start / cube.grid.tile().rows * cube.grid.across();
+                    let first_chunk =
+                        rows.start / cube.grid.tile().rows * cube.grid.chunks_per_row();
                     let encoded = encoder.encode(cube, rows.clone(), self.recycled())?;
                     let bytes = rows.len() * cube.source.info().row_bytes();
                     self.progress.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);

@@ -6,12 +6,13 @@ use std::str::FromStr;
 #[cfg(feature = "clap")]
 use hsipack_format::arguments::{bytes, one_of};
 use hsipack_format::codec::TARGET_BLOCK;
+use hsipack_format::grid::{TARGET_CHUNK, TARGET_GROUP};
 use hsipack_format::names::by_name;
 use hsipack_format::{Codec, Compressor, CubeShape, DType, Shuffle, Tile};
 use serde::de::{Error, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::words::SOMETHING_ELSE;
+use super::words::{SOMETHING_ELSE, words};
 
 /// How chunks and shards are laid out and compressed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,6 +35,12 @@ pub struct LayoutOptions {
     /// [default: whole rows of about 2 MiB]
     #[cfg_attr(feature = "clap", arg(long, value_name = "ROWS[xCOLUMNS]"))]
     pub chunk: Option<ChunkShape>,
+    /// Store bands in groups of this many, so that reading some bands of cubes decodes only their groups; auto chooses the number
+    /// [default: chunks hold all bands]
+    ///
+    /// Reading all bands takes longer then. Auto makes groups of 16 bands, and none for cubes with fewer than 64.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N|auto"))]
+    pub band_group: Option<BandGroup>,
     /// Target size of the blocks of a chunk, uncompressed, within Blosc's limits (64 KiB to 1 MiB).
     /// Blocks divide a chunk evenly if they can. Small ones suit GPUs, which decompress each alone
     #[serde(deserialize_with = "at_least_1")]
@@ -60,6 +67,49 @@ pub struct ChunkShape {
     pub rows: usize,
     /// Columns; `None` is the cube's width.
     pub columns: Option<usize>,
+}
+
+/// How many bands a chunk holds, if not all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BandGroup {
+    /// As many as suit the cubes.
+    Auto,
+    /// This many, or all bands if a cube has fewer.
+    Bands(NonZeroUsize),
+}
+
+const BAND_GROUPS: &str = "at least 1 band, or auto";
+
+impl FromStr for BandGroup {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            number => number.parse().map(Self::Bands).map_err(|_| format!("give {BAND_GROUPS}")),
+        }
+    }
+}
+
+impl BandGroup {
+    /// Bands of a group that `Auto` makes.
+    const BANDS: usize = 16;
+    /// Cubes with fewer bands are not divided by `Auto`.
+    const LEAST: usize = 64;
+
+    /// The number of bands of a chunk of cubes of `shape`.
+    fn of(self, shape: CubeShape) -> usize {
+        match self {
+            Self::Bands(bands) => bands.get().min(shape.bands),
+            Self::Auto if shape.bands < Self::LEAST => shape.bands,
+            Self::Auto => Self::BANDS,
+        }
+    }
+}
+
+from_words! {
+    BandGroup: BAND_GROUPS;
 }
 
 #[derive(Deserialize)]
@@ -115,6 +165,7 @@ impl Default for LayoutOptions {
             level: 4,
             filter: Shuffle::Byte,
             chunk: None,
+            band_group: None,
             block_size: TARGET_BLOCK,
             shard_size: hsipack_format::grid::TARGET_SHARD,
         }
@@ -128,10 +179,19 @@ impl LayoutOptions {
         codec.with_blocks(self.block_size, values.saturating_mul(dtype.size()))
     }
 
+    /// The number of bands of a chunk of cubes of `shape`.
+    pub fn band_group(&self, shape: CubeShape) -> usize {
+        self.band_group.map_or(shape.bands, |group| group.of(shape))
+    }
+
     /// Rows × columns of a chunk of cubes of `shape`.
     pub fn tile(&self, shape: CubeShape, value_size: usize) -> Tile {
         match self.chunk {
-            None => Tile::slab(shape, value_size, hsipack_format::grid::TARGET_CHUNK),
+            None => {
+                let bands = self.band_group(shape);
+                let target = if bands < shape.bands { TARGET_GROUP } else { TARGET_CHUNK };
+                Tile::slab(CubeShape { bands, ..shape }, value_size, target)
+            }
             Some(chunk) => Tile {
                 rows: chunk.rows.min(shape.rows),
                 columns: chunk.columns.unwrap_or(shape.columns).min(shape.columns),

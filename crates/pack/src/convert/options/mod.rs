@@ -43,7 +43,7 @@ use serde_json::{Map, Value};
 
 pub use self::companion::{CompanionOption, FitMethod};
 use self::layout::at_least_1;
-pub use self::layout::{ChunkShape, LayoutOptions};
+pub use self::layout::{BandGroup, ChunkShape, LayoutOptions};
 pub use self::mask::{MaskColors, MaskOption};
 pub(crate) use self::mask::{check_array_name, check_mask_name};
 pub use self::values::{BandSelection, Fill, KeepBits, Normalize, Reference, Scale, ValueOptions};

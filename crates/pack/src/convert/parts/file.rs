@@ -23,7 +23,7 @@ use crate::convert::companions::PlannedCompanion;
 use crate::convert::masks::MaskGroup;
 use crate::convert::metadata::CREATED_BY;
 use crate::convert::options::{
-    ChunkShape, ConvertOptions, KeepBits, LayoutOptions, MaskOption, Mode, ValueOptions,
+    BandGroup, ChunkShape, ConvertOptions, KeepBits, LayoutOptions, MaskOption, Mode, ValueOptions,
 };
 use crate::convert::options::{CompanionOption, FitMethod};
 use crate::convert::plan::{Description, OwnInfo, Plan, PlannedMask, PlannedSample, PlannedStack};
@@ -91,6 +91,7 @@ struct OptionsRecord {
     #[serde(with = "by_name")]
     shuffle: Shuffle,
     chunk: Option<ChunkShape>,
+    band_group: Option<BandGroup>,
     block_bytes: usize,
     shard_bytes: usize,
     command: String,
@@ -100,6 +101,8 @@ struct OptionsRecord {
 struct GridRecord {
     shape: [usize; 3],
     chunk: [usize; 2],
+    /// Bands of a chunk.
+    band_group: usize,
     samples_per_shard: usize,
 }
 
@@ -249,6 +252,7 @@ impl From<&Grid> for GridRecord {
         Self {
             shape: axes(grid.shape()),
             chunk: [rows, columns],
+            band_group: grid.band_group(),
             samples_per_shard: grid.samples_per_shard(),
         }
     }
@@ -257,7 +261,8 @@ impl From<&Grid> for GridRecord {
 impl GridRecord {
     fn grid(&self) -> Result<Grid> {
         let [rows, columns] = self.chunk;
-        Grid::new(shape_of(self.shape), Tile { rows, columns }, self.samples_per_shard)
+        let grid = Grid::new(shape_of(self.shape), Tile { rows, columns }, self.samples_per_shard)?;
+        grid.in_band_groups(self.band_group)
     }
 }
 
@@ -425,6 +430,7 @@ impl OptionsRecord {
             level: layout.level,
             shuffle: layout.filter,
             chunk: layout.chunk,
+            band_group: layout.band_group,
             block_bytes: layout.block_size,
             shard_bytes: layout.shard_size,
             command: options.command.clone(),
@@ -445,6 +451,7 @@ impl OptionsRecord {
                 level: self.level,
                 filter: self.shuffle,
                 chunk: self.chunk,
+                band_group: self.band_group,
                 block_size: self.block_bytes,
                 shard_size: self.shard_bytes,
             },

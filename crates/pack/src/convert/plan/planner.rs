@@ -24,7 +24,7 @@ use super::{Pair, Plan, PlannedMask, PlannedSample, PlannedStack, pick};
 use crate::convert::classes;
 use crate::convert::companions::PlannedCompanion;
 use crate::convert::masks::{self, MaskGroup};
-use crate::convert::options::{ConvertOptions, Scale, ValueOptions};
+use crate::convert::options::{BandGroup, ConvertOptions, Scale, ValueOptions};
 use crate::convert::pairs::{self, Kind};
 use crate::input::Input;
 
@@ -348,7 +348,7 @@ impl<'a> Planner<'a> {
     }
 
     fn new_stack(
-        &self,
+        &mut self,
         shape: CubeShape,
         info: &CubeInfo,
         bands: &Option<Vec<usize>>,
@@ -356,11 +356,12 @@ impl<'a> Planner<'a> {
         let size = self.options.values.dtype.size();
         let tile = self.options.layout.tile(shape, size);
         let per_shard = Grid::samples_for(shape, size, self.options.layout.shard_size);
-        let grid = Grid::new(shape, tile, per_shard)?;
+        let group = self.options.layout.band_group(shape);
+        let grid = Grid::new(shape, tile, per_shard)?.in_band_groups(group)?;
         if grid.chunk_values() * size > hsipack_format::codec::MAX_CHUNK {
             return Err(Error::conflict(format!(
                 "a chunk of {}x{} pixels and {} bands is above 2 GiB",
-                tile.rows, tile.columns, shape.bands
+                tile.rows, tile.columns, group
             ))
             .with_remedy(remedy!["choose a smaller ", Opt::Chunk]));
         }
@@ -381,10 +382,17 @@ impl<'a> Planner<'a> {
             masks: Vec::new(),
             companions: Vec::new(),
         };
-        match self.base.and_then(|base| base.stack(&fresh.name)) {
-            Some(stack) => continued(fresh, stack).map_err(|error| error.at(stack.image.folder())),
-            None => Ok(fresh),
+        if let Some(stack) = self.base.and_then(|base| base.stack(&fresh.name)) {
+            return continued(fresh, stack).map_err(|error| error.at(stack.image.folder()));
         }
+        if self.options.layout.band_group == Some(BandGroup::Auto) {
+            let auto = Opt::BandGroup.to("auto");
+            self.plan.notes.push(match fresh.grid.band_groups() {
+                1 => format!("{auto}: chunks of {shape} hold all bands"),
+                _ => format!("{auto}: chunks of {shape} hold {group} bands"),
+            });
+        }
+        Ok(fresh)
     }
 
     /// Refuses the companions of a cube if they do not fit those of its stack, or have other bands, types or resolutions than in

@@ -37,7 +37,9 @@ pub struct Chunk {
     rows: u32,
     left: u32,
     width: u32,
-    unused: u32,
+    pixel: u32,
+    kept: u32,
+    pixel_pitch: u32,
 }
 
 /// The work of the kernel. Its other arguments are addresses: the chunks, the compressed bytes, the batch, scratch memory of
@@ -76,14 +78,17 @@ impl Chunk {
         let region = grid.region(chunk);
         let rows = common(&region.rows, &window.row_range())?;
         let columns = common(&region.columns, &window.column_range())?;
-        let pixel = (grid.shape().bands * element) as u64;
-        let pitch = u64::from(window.columns) * pixel;
+        let [pixel, kept, pixel_pitch] =
+            [grid.band_group(), region.bands.len(), grid.shape().bands]
+                .map(|bands| (bands * element) as u64);
+        let pitch = u64::from(window.columns) * pixel_pitch;
         let from = [rows.start - window.row as usize, columns.start - window.column as usize];
+        let from = from[0] as u64 * pitch + from[1] as u64 * pixel_pitch;
         // A chunk has less than 2 GiB (`MAX_CHUNK`).
         let bytes = |pixels: usize| (pixels as u64 * pixel) as u32;
         Some(Self {
             frame: frame.start,
-            into: into + from[0] as u64 * pitch + from[1] as u64 * pixel,
+            into: into + from + (region.bands.start * element) as u64,
             pitch,
             // A frame cannot be as long; the kernel reports it as damaged.
             frame_bytes: u32::try_from(frame.end.saturating_sub(frame.start)).unwrap_or(u32::MAX),
@@ -93,7 +98,9 @@ impl Chunk {
             rows: rows.len() as u32,
             left: bytes(columns.start - region.columns.start),
             width: bytes(columns.len()),
-            unused: 0,
+            pixel: pixel as u32,
+            kept: kept as u32,
+            pixel_pitch: u32::try_from(pixel_pitch).ok()?,
         })
     }
 
@@ -110,7 +117,9 @@ impl Chunk {
             rows: 1,
             left: 0,
             width: bytes,
-            unused: 0,
+            pixel: bytes,
+            kept: bytes,
+            pixel_pitch: bytes,
         }
     }
 
@@ -125,14 +134,17 @@ impl Chunk {
         (self.frame, self.frame_bytes)
     }
 
-    /// The kept part of each row of the decoded chunk, and where in the batch it belongs.
+    /// The kept part of each pixel of the decoded chunk, and where in the batch it belongs.
     #[cfg(test)]
     pub(super) fn kept(&self) -> impl Iterator<Item = (Range<usize>, u64)> {
         let first = self.first_row as usize * self.row_bytes as usize + self.left as usize;
-        let Self { row_bytes, width, into, pitch, .. } = *self;
-        (0..self.rows as usize).map(move |row| {
-            let start = first + row * row_bytes as usize;
-            (start..start + width as usize, into + row as u64 * pitch)
+        let Self { row_bytes, width, into, pitch, pixel, kept, pixel_pitch, .. } = *self;
+        let pixels = (0..self.rows as usize)
+            .flat_map(move |row| (0..(width / pixel) as usize).map(move |column| (row, column)));
+        pixels.map(move |(row, column)| {
+            let start = first + row * row_bytes as usize + column * pixel as usize;
+            let into = into + row as u64 * pitch + column as u64 * u64::from(pixel_pitch);
+            (start..start + kept as usize, into)
         })
     }
 
@@ -154,7 +166,9 @@ impl Chunk {
             self.rows,
             self.left,
             self.width,
-            self.unused,
+            self.pixel,
+            self.kept,
+            self.pixel_pitch,
         ];
         short
             .as_chunks_mut()
@@ -167,8 +181,10 @@ impl Chunk {
 
     /// The bytes of the batch between the first and the last one that is written.
     pub fn written(&self) -> Range<u64> {
-        let last = u64::from(self.rows).saturating_sub(1) * self.pitch + u64::from(self.width);
-        self.into..self.into + last
+        let last_row = u64::from(self.rows).saturating_sub(1) * self.pitch;
+        let pixels = u64::from(self.width / self.pixel.max(1));
+        let last_pixel = pixels.saturating_sub(1) * u64::from(self.pixel_pitch);
+        self.into..self.into + last_row + last_pixel + u64::from(self.kept)
     }
 }
 
@@ -289,6 +305,12 @@ mod tests {
         let below = chunk(3).unwrap();
         assert_eq!((below.first_row, below.rows, below.written()), (0, 4, 1024..1090));
         assert_eq!(chunk(4), None);
+        // Chunks of two bands: the second band group has one band, and one that is not kept.
+        let grid = grid.in_band_groups(2).unwrap();
+        let chunk = |number| Chunk::new(&grid, 2, number, window, 100..150, 1000).unwrap();
+        let places = |chunk: Chunk| (chunk.pixel, chunk.kept, chunk.pixel_pitch, chunk.into);
+        assert_eq!([chunk(2), chunk(3)].map(places), [(4, 4, 6, 1006), (4, 2, 6, 1010)]);
+        assert_eq!((chunk(3).left, chunk(3).width, chunk(3).written()), (0, 8, 1010..1018));
         assert!(Decode::new(&[first, right, below], 150, 1090, 2, 64).is_ok());
         assert!(Decode::new(&[first, right, below], 150, 1089, 2, 64).is_err());
         assert!(Decode::new(&[first], 149, 1090, 2, 64).is_err());

@@ -30,7 +30,9 @@ struct Chunk {
   u32 bytes, row_bytes;
   // The kept rows, and the kept bytes of each row.
   u32 first_row, rows, left, width;
-  u32 unused;
+  // Bytes of a pixel, those of them that are kept, and bytes from a pixel in the batch to the next one. All are equal if the
+  // chunk has all bands; then nothing else depends on them.
+  u32 pixel, kept, pixel_pitch;
 };
 
 struct Decode {
@@ -184,8 +186,47 @@ struct alignas(8) Word {
   u32 half[2];
 };
 
+// Writes some decoded bytes of one pixel, which begin with byte `place` of `bytes`.
+ON_DEVICE void store_pixel(const u64 *bytes, u32 place, u32 count, u8 *into) {
+  if (place == 0 && count % 8 == 0 && ((u64)into & 7) == 0) {
+    for (u32 word = 0; word < count / 8; word++) {
+      ((Word *)into)[word] = {{(u32)bytes[word], (u32)(bytes[word] >> 32)}};
+    }
+    return;
+  }
+  for (u32 byte = 0; byte < count; byte++) {
+    into[byte] = (u8)(bytes[(place + byte) / 8] >> 8 * ((place + byte) % 8));
+  }
+}
+
+// `store` for a chunk with some of the bands, whose pixels are not next to one another in the batch.
+ON_DEVICE void store_bands(const Chunk &chunk, u32 at, const u64 *bytes, u32 count, u8 *batch) {
+  u32 row = at / chunk.row_bytes, column = at % chunk.row_bytes;
+  u32 byte = column % chunk.pixel;
+  for (u32 place = 0; place < count;) {
+    const u32 rest = chunk.pixel - byte, some = rest < count - place ? rest : count - place;
+    if (row >= chunk.first_row && row - chunk.first_row < chunk.rows && column >= chunk.left &&
+        column - chunk.left < chunk.width && byte < chunk.kept) {
+      const u64 pixel = (column - chunk.left) / chunk.pixel;
+      u8 *const into = batch + chunk.into + (row - chunk.first_row) * chunk.pitch + pixel * chunk.pixel_pitch + byte;
+      store_pixel(bytes, place, byte + some > chunk.kept ? chunk.kept - byte : some, into);
+    }
+    place += some;
+    column += some;
+    byte = 0;
+    if (column >= chunk.row_bytes) {
+      column = 0;
+      row++;
+    }
+  }
+}
+
 // Writes those of `count` decoded bytes that are kept. `at` is the place of the first one in the chunk.
 ON_DEVICE void store(const Chunk &chunk, u32 at, const u64 *bytes, u32 count, u8 *batch) {
+  if (chunk.kept != chunk.pixel || chunk.pixel != chunk.pixel_pitch) {
+    store_bands(chunk, at, bytes, count, batch);
+    return;
+  }
   u32 row = at / chunk.row_bytes, column = at % chunk.row_bytes;
   const bool inside = row >= chunk.first_row && row - chunk.first_row < chunk.rows && column >= chunk.left &&
                       column + count <= chunk.left + chunk.width;
