@@ -7,11 +7,11 @@ use hsipack_format::{DType, Sample};
 use ndarray::ArrayView4;
 
 use super::batch_plan::{BatchArray, BatchPlan};
-use super::compressed::Compressed;
-use super::device_work::Decoding;
+use super::device_steps::Decoding;
 use super::load_times::LoadTime;
 use super::reader::Reader;
 use super::shared::Shared;
+use super::stored_batch::Compressed;
 use crate::Result;
 use crate::dataset::Dataset;
 use crate::plan::Item;

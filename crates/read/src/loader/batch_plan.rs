@@ -11,12 +11,10 @@
 use std::ops::Range;
 
 use hsipack_format::{DType, Opt, remedy};
-use hsipack_store::dataset::ChunkArray;
 
-use super::compressed::{Compressed, Entry};
+use super::arrays::{array_of, place};
 use super::load_times::LoadTime;
-use super::reader::Reader;
-use crate::dataset::Dataset;
+use super::stored_batch::{Compressed, Entry};
 use crate::decode::Decoder;
 use crate::plan::{Item, Window};
 use crate::ring::slots::Failure;
@@ -147,13 +145,6 @@ pub(crate) fn lay_out(
         arrays.push(array);
     }
     Ok(end)
-}
-
-/// The array of a mask or companion in a stack.
-pub(crate) fn place(dataset: &Dataset, stack: usize, name: &str) -> Result<usize> {
-    let beside = dataset.stacks()[stack].arrays().skip(1);
-    let place = beside.map(ChunkArray::name).position(|array| array == name);
-    place.map(|place| place + 1).ok_or_else(|| dataset.no_mask(stack, name))
 }
 
 impl BatchPlan {
@@ -307,24 +298,4 @@ impl BatchPlan {
         });
         debug_assert!(self.needed.is_empty(), "bands are drawn for all samples of the batch");
     }
-
-    /// The decoder of the item at `position`.
-    pub(crate) fn decoder<'a>(&'a self, reader: &'a Reader, position: usize) -> Decoder<'a> {
-        Decoder { needed: self.needed.get(position).map(Vec::as_slice), ..reader.decoder() }
-    }
-}
-
-/// The stored array that array `number` of a batch is read from, for one of its items.
-pub(crate) fn array_of<'a>(
-    dataset: &'a Dataset,
-    beside: &[String],
-    item: Item,
-    number: usize,
-) -> Result<crate::dataset::array::ArrayRef<'a>> {
-    let stack = dataset.stack_of(item.sample)?;
-    let array = match number.checked_sub(1) {
-        None => 0,
-        Some(array) => place(dataset, stack, &beside[array])?,
-    };
-    Ok(dataset.array(stack, array))
 }

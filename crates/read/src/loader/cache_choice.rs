@@ -4,7 +4,7 @@ use hsipack_format::{Opt, remedy};
 use hsipack_store::memory;
 use serde::{Deserialize, Serialize};
 
-use super::batch_plan::place;
+use super::arrays::place;
 use super::blocks::{self, Cutting};
 use super::options::{DecodePlace, LoaderOptions, ShuffleWindow};
 use crate::cache::{CacheKind, SharedChunks};

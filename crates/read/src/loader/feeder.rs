@@ -7,14 +7,16 @@ use std::time::Instant;
 use hsipack_augment::{Frame, SampleKey};
 use hsipack_store::remote::is_url;
 
-use super::batch_plan::{BatchArray, BatchPlan, Part, array_of, lay_out};
-use super::compressed::{self, Compressed};
+use super::arrays::array_of;
+use super::batch_plan::{BatchArray, BatchPlan, Part, lay_out};
+use super::compressed;
 use super::labelled::LabelledMasks;
 use super::load_times::LoadTime;
 use super::local_plan::LocalPlan;
 use super::reader::Reader;
 use super::shared::{Shared, Start};
 use super::shuffle_schedule::ShuffleSchedule;
+use super::stored_batch::Compressed;
 use crate::dataset::array::ArrayRef;
 use crate::decode::{ChunkPrefetch, Decoder, inside};
 use crate::plan::{EpochPlan, Item, JoinedEpoch, JoinedPlan, Segment};
@@ -253,7 +255,8 @@ impl<'a> Feeder<'a> {
             self.needed.clone_from(&plan.needed);
             self.parts.extend_from_slice(plan.parts());
             self.ahead.extend_from_slice(&plan.ahead);
-            let loads = plan.compressed.iter().flat_map(|planned| planned.load_chunks(reader));
+            let loads =
+                plan.compressed.iter().flat_map(|planned| planned.load_chunks(&reader.dataset));
             self.ahead.extend(loads);
         }
         // Requests to a server are made before anybody waits for the data; otherwise the data would be fetched twice.

@@ -2,7 +2,7 @@
 
 use hsipack_store::local_cache::{EpochUses, UsePlan};
 
-use super::batch_plan::array_of;
+use super::arrays::array_of;
 use super::cache_choice::ranks_here;
 use super::reader::Reader;
 use crate::Result;

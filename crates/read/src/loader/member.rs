@@ -7,7 +7,8 @@ use hsipack_format::metadata::Role;
 use hsipack_format::{CubeShape, Opt, Ratio, remedy};
 use hsipack_store::dataset::ChunkArray;
 
-use super::batch_plan::{lay_out, place};
+use super::arrays::place;
+use super::batch_plan::lay_out;
 use super::cache_choice::{CacheChoice, Chosen, needed_bytes, ranks_here, stored_bytes};
 use super::new_ids::IdTables;
 use super::options::{LoaderOptions, OnDamage, ShuffleWindow};

@@ -8,9 +8,12 @@
 //! | `member.rs` | one of its datasets: checking of the options, the plan |
 //! | `reader.rs` | one of the datasets of a running loader: its plan, its chunks in memory |
 //! | `shared.rs` | what all threads share |
+//! | `arrays.rs` | the stored arrays that a batch is read from |
 //! | `batch_plan.rs` | what lies where in a slot, and the tasks that fill it |
-//! | `compressed.rs` | what a slot holds if a device completes the batch |
-//! | `device_work.rs` | the device's work on such a batch |
+//! | `fill.rs` | fills a slot with values |
+//! | `stored_batch.rs` | what a slot holds if a device completes the batch |
+//! | `compressed.rs` | plans and fills such slots |
+//! | `device_steps.rs`, `device_work.rs` | the device's work on such a batch, and how it is prepared |
 //! | `cache_choice.rs` | what is kept in memory, and why |
 //! | `blocks.rs` | which blocks of cubes come together in a shuffle |
 //! | `local_plan.rs` | which chunks will be needed when, for the cache on the local disk |
@@ -28,14 +31,17 @@
 //! | `stats.rs` | where the time goes |
 //! | `times.rs` | how long batches took, one by one |
 
+mod arrays;
 pub(crate) mod background;
 mod batch;
 mod batch_plan;
 mod blocks;
 mod cache_choice;
 mod compressed;
+mod device_steps;
 mod device_work;
 mod feeder;
+mod fill;
 mod labelled;
 mod load_times;
 mod local_plan;
@@ -49,6 +55,7 @@ mod replay;
 mod shared;
 mod shuffle_schedule;
 mod stats;
+mod stored_batch;
 mod times;
 mod worker;
 mod workload;
@@ -60,7 +67,7 @@ use std::time::{Duration, Instant};
 pub use batch::{ArrayView, Batch};
 pub(crate) use batch_plan::BatchArray;
 pub use cache_choice::{CacheChoice, Shuffled, shuffle_window_bytes};
-pub(crate) use device_work::{Decoding, LinkCopy, Step};
+pub(crate) use device_steps::{Decoding, LinkCopy, Step};
 pub use member::Member;
 pub use options::{DecodePlace, LoaderOptions, OnDamage, ShuffleWindow};
 pub use prepared::PreparedLoader;

@@ -2,7 +2,7 @@
 
 use hsipack_format::{Error, Opt, remedy};
 
-use super::batch_plan::place;
+use super::arrays::place;
 use super::options::LoaderOptions;
 use crate::Result;
 use crate::dataset::array::ArrayRef;

@@ -7,9 +7,9 @@ use hsipack_format::{Opt, remedy};
 use hsipack_store::memory;
 
 use super::cache_choice::CacheChoice;
-use super::compressed;
 use super::member::Member;
 use super::options::LoaderOptions;
+use super::stored_batch::table_bytes;
 use super::workload::Workload;
 use crate::cache::CacheKind;
 use crate::dataset::Dataset;
@@ -199,7 +199,7 @@ impl PreparedLoader {
             let residents = member.residents.as_ref().filter(|residents| !residents.are_empty());
             residents.map_or(0, |residents| {
                 let windows = member.options.plan.batch_size * (1 + member.beside().len());
-                residents.load_bytes() + compressed::table_bytes(windows, &member.options)
+                residents.load_bytes() + table_bytes(windows, &member.options)
             })
         };
         self.batch_bytes() + self.members.iter().map(room).max().unwrap_or(0)

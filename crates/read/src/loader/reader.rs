@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hsipack_augment::Pipeline;
 use hsipack_store::remote::is_url;
 
+use super::batch_plan::BatchPlan;
 use super::cache_choice::CacheChoice;
 use super::member::{Member, state_before};
 use super::new_ids::IdTables;
@@ -148,6 +149,11 @@ impl Reader {
             cache: self.cache.as_ref(),
             shuffle_buffer: self.shuffle_buffer.as_ref(),
         }
+    }
+
+    /// The decoder of the item at `position` of a batch.
+    pub(super) fn decoder_of<'a>(&'a self, plan: &'a BatchPlan, position: usize) -> Decoder<'a> {
+        Decoder { needed: plan.needed.get(position).map(Vec::as_slice), ..self.decoder() }
     }
 
     /// Bytes of chunks in memory.

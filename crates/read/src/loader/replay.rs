@@ -4,9 +4,9 @@ use hsipack_augment::array::Buffer;
 use hsipack_store::threads;
 
 use super::batch_plan::{BatchArray, BatchPlan, Task, lay_out};
+use super::fill::fill;
 use super::labelled::LabelledMasks;
 use super::reader::Reader;
-use super::worker;
 use crate::Result;
 use crate::decode::Scratch;
 use crate::plan::{EpochPlan, Item};
@@ -46,7 +46,7 @@ impl Reader {
         }
         let read = |scratch: &mut Scratch, (number, memory): (usize, &mut [u8])| {
             let Task::Parts(parts) = plan.task(number) else { return Ok(()) };
-            let mut failures = worker::fill(self, &plan, parts, memory, scratch);
+            let mut failures = fill(self, &plan, parts, memory, scratch);
             failures.pop().map_or(Ok(()), |failure| Err(failure.error))
         };
         threads::in_turn(

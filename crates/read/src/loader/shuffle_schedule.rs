@@ -12,7 +12,7 @@ use crate::decode::Decoder;
 use crate::plan::{Block, Crop, EpochPlan};
 use crate::shuffle_buffer::{ChunkRef, ShuffleBuffer};
 
-use super::batch_plan::place;
+use super::arrays::place;
 use super::reader::Reader;
 
 /// The feeder's knowledge of the groups.

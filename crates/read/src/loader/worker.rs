@@ -3,17 +3,16 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-use super::batch_plan::{BatchPlan, Part, Task, array_of};
-use super::compressed::{self, Compressed};
+use super::batch_plan::Task;
+use super::compressed;
+use super::fill::fill;
 use super::reader::Reader;
 use super::shared::Shared;
-use crate::dataset::array::ArrayRef;
-use crate::decode::{Decoder, Scratch};
-use crate::plan::Item;
+use super::stored_batch::Compressed;
+use crate::decode::Scratch;
 use crate::ring::slots::Failure;
 use crate::shuffle_buffer::ChunkRef;
 use crate::trace::{BatchNumber, Track};
-use crate::{Error, ErrorKind, Result};
 
 /// Does tasks until the ring is stopped.
 pub(super) fn run(shared: &Shared, thread: usize) {
@@ -68,123 +67,5 @@ fn hold(reader: &Reader, chunks: &[ChunkRef], scratch: &mut Scratch) {
     for chunk in chunks {
         let mut work = || reader.decoder().hold(buffer, *chunk, scratch);
         let _ = catch_unwind(AssertUnwindSafe(&mut work));
-    }
-}
-
-/// Fills a task's piece of the slot. If a sample fails, the other samples of the task are still read.
-pub(super) fn fill(
-    reader: &Reader,
-    plan: &BatchPlan,
-    parts: &[Part],
-    memory: &mut [u8],
-    scratch: &mut Scratch,
-) -> Vec<Failure> {
-    let mut failures = Vec::new();
-    let mut rest = memory;
-    for part in parts {
-        let (mut out, after) = rest.split_at_mut(part.bytes);
-        rest = after;
-        let bytes = part.bytes / part.windows;
-        let mut cubes = Cubes { reader, array: part.array, last: None };
-        let mut position = part.position;
-        let end = position + part.windows;
-        while position < end {
-            // Many windows may lie in chunks that are in memory, cube by cube…
-            let items = &plan.items[position..end];
-            let mut gather = || cubes.gather(part, items, out, scratch);
-            let gathered = catch_unwind(AssertUnwindSafe(&mut gather)).unwrap_or(0);
-            if gathered > 0 {
-                position += gathered;
-                out = &mut out[gathered * bytes..];
-                continue;
-            }
-            // … up to one that needs more work.
-            let item = &items[0];
-            let (one, after) = out.split_at_mut(bytes);
-            out = after;
-            let decoder = plan.decoder(reader, position);
-            let mut read = || cubes.read(decoder, part, *item, one, scratch);
-            let done = catch_unwind(AssertUnwindSafe(&mut read)).unwrap_or_else(|_| {
-                Err(Error::new(
-                    ErrorKind::Io,
-                    format!("a decoding thread panicked at sample {}", item.sample),
-                ))
-            });
-            if let Err(error) = done {
-                failures.push(Failure { position, error });
-            }
-            position += 1;
-        }
-    }
-    failures
-}
-
-/// The cubes that a part's windows belong to.
-struct Cubes<'a> {
-    reader: &'a Reader,
-    /// Array of the batch.
-    array: usize,
-    /// The last sample, its array and its place: many windows may be of one sample.
-    last: Option<(usize, ArrayRef<'a>, usize)>,
-}
-
-impl<'a> Cubes<'a> {
-    /// The array that holds a window's cube, and the cube's place in it.
-    fn find(&mut self, item: Item) -> Result<(ArrayRef<'a>, usize)> {
-        if let Some((sample, array, index)) = self.last
-            && sample == item.sample
-        {
-            return Ok((array, index));
-        }
-        let Reader { dataset, beside, .. } = self.reader;
-        let array = array_of(dataset, beside, item, self.array)?;
-        let index = dataset.samples().index(item.sample);
-        self.last = Some((item.sample, array, index));
-        Ok((array, index))
-    }
-
-    /// Copies the first windows of `items` that are of one cube and whose decoded chunks are in memory. Returns how
-    /// many.
-    fn gather(
-        &mut self,
-        part: &Part,
-        items: &[Item],
-        out: &mut [u8],
-        scratch: &mut Scratch,
-    ) -> usize {
-        let Some(first) = items.first().filter(|_| part.down.is_none()) else { return 0 };
-        let Ok((array, index)) = self.find(*first) else { return 0 };
-        if self.reader.new_ids.of(array).is_some() {
-            return 0;
-        }
-        let Some(gather) = self.reader.decoder().gather(array, index) else { return 0 };
-        let of_it = items.iter().take_while(|item| item.sample == first.sample);
-        gather.copy(of_it.map(|item| array.window(item.window)), out, &mut scratch.meter)
-    }
-
-    /// Reads a window, wherever its values are.
-    fn read(
-        &mut self,
-        decoder: Decoder<'_>,
-        part: &Part,
-        item: Item,
-        out: &mut [u8],
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        let (array, index) = self.find(item)?;
-        let reader = self.reader;
-        let shape = array.shape();
-        let window = array.window(item.window);
-        match part.down {
-            Some(down) => decoder.rows(array, index, down, window, out, scratch),
-            None if window.is_inside(shape.rows, shape.columns) => {
-                decoder.all_rows(array, index, window, out, scratch)
-            }
-            None => decoder.padded(array, index, window, reader.pad(array), out, scratch),
-        }?;
-        if let Some(table) = reader.new_ids.of(array) {
-            table.apply(array.dtype(), out);
-        }
-        Ok(())
     }
 }
