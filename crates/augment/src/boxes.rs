@@ -223,8 +223,8 @@ fn displace<'b>(
     let (across, down) = field.split_at(to.rows * to.columns);
     let nothing = [f64::INFINITY, f64::INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY];
     let mut around = vec![nothing; objects.len()];
-    for (place, (dx, dy)) in across.iter().zip(down).enumerate() {
-        let (row, column) = ((place / to.columns) as f64, (place % to.columns) as f64);
+    for (pixel, (dx, dy)) in across.iter().zip(down).enumerate() {
+        let (row, column) = ((pixel / to.columns) as f64, (pixel % to.columns) as f64);
         let at = [column + f64::from(*dx), row + f64::from(*dy)];
         let [x, y] = source.image.apply(at).map(|centre| centre + 0.5);
         for (around, object) in around.iter_mut().zip(&objects) {

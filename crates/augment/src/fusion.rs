@@ -82,10 +82,10 @@ fn join(pipeline: &Pipeline, last: &Stage, op: &Op) -> Option<StageKind> {
 }
 
 /// The setting that suits both, if there is one. `None` suits everything.
-fn agree<T: PartialEq>(one: Option<T>, other: Option<T>) -> Option<Option<T>> {
-    match (one, other) {
-        (Some(one), Some(other)) => (one == other).then_some(Some(one)),
-        (one, other) => Some(one.or(other)),
+fn agree<T: PartialEq>(a: Option<T>, b: Option<T>) -> Option<Option<T>> {
+    match (a, b) {
+        (Some(a), Some(b)) => (a == b).then_some(Some(a)),
+        (a, b) => Some(a.or(b)),
     }
 }
 
@@ -197,8 +197,8 @@ fn spectral_map(op: &Op, drawn: &Drawn, bands: usize) -> Result<Vec<f64>> {
     let last = bands as f64 - 1.0;
     let mut map = vec![0.0; bands * bands];
     for band in 0..bands {
-        for (place, weight) in spectra.weights(*value, band, bands) {
-            map[place.clamp(0.0, last) as usize * bands + band] += weight;
+        for (position, weight) in spectra.weights(*value, band, bands) {
+            map[position.clamp(0.0, last) as usize * bands + band] += weight;
         }
     }
     Ok(map)
@@ -215,9 +215,9 @@ fn together(op: &Op) -> Error {
     Error::bug(format!("{} is done together with others of another kind", op.name()))
 }
 
-fn product(one: &[f64], other: &[f64], bands: usize) -> Vec<f64> {
+fn product(matrix: &[f64], other: &[f64], bands: usize) -> Vec<f64> {
     let mut product = vec![0.0; bands * bands];
-    for (line, row) in product.chunks_exact_mut(bands).zip(one.chunks_exact(bands)) {
+    for (line, row) in product.chunks_exact_mut(bands).zip(matrix.chunks_exact(bands)) {
         for (value, other) in row.iter().zip(other.chunks_exact(bands)) {
             line.iter_mut().zip(other).for_each(|(sum, other)| *sum += value * other);
         }

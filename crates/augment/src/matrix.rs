@@ -90,8 +90,8 @@ impl Matrix {
         let (right, bottom) = (columns as f64 - 1.0, rows as f64 - 1.0);
         let corners = [[0.0, 0.0], [right, 0.0], [0.0, bottom], [right, bottom]];
         let near = |corner: [f64; 2]| {
-            let (one, other) = (self.apply(corner), other.apply(corner));
-            one.iter().zip(other).all(|(one, other)| (one - other).abs() < distance)
+            let (a, b) = (self.apply(corner), other.apply(corner));
+            a.iter().zip(b).all(|(a, b)| (a - b).abs() < distance)
         };
         self.is_affine() && other.is_affine() && corners.into_iter().all(near)
     }

@@ -23,9 +23,9 @@ pub(crate) enum Mixing {
 }
 
 impl Mixing {
-    /// For the sample at `place`. Shares that float32 cannot tell from 0 are 0.
-    pub(crate) fn of(place: usize, partner: usize, share: f64) -> Self {
-        if place == partner || share as f32 == 0.0 {
+    /// For the sample at `index`. Shares that float32 cannot tell from 0 are 0.
+    pub(crate) fn of(index: usize, partner: usize, share: f64) -> Self {
+        if index == partner || share as f32 == 0.0 {
             Self::Own
         } else if share == 1.0 {
             Self::Theirs
@@ -59,9 +59,9 @@ impl Mixed {
         let before = labels.to_vec();
         for (sample, (partner, share)) in self.partners.iter().zip(&self.shares).enumerate() {
             for class in 0..classes {
-                let own = before[sample * classes + class];
+                let value = before[sample * classes + class];
                 let theirs = before[partner * classes + class];
-                labels[sample * classes + class] = own + (theirs - own) * *share as f32;
+                labels[sample * classes + class] = value + (theirs - value) * *share as f32;
             }
         }
         Ok(())

@@ -127,8 +127,8 @@ pub struct Transplanting {
     pub donors: Vec<Option<usize>>,
     /// Which of the donor's labels is copied, as a share of their number.
     pub picks: Vec<f32>,
-    /// The label itself, if it was given by hand; then `valid` and `excluded` are ignored.
-    pub given: Vec<Option<i64>>,
+    /// The label itself, if it was set by hand; then `valid` and `excluded` are ignored.
+    pub fixed: Vec<Option<i64>>,
     /// Labels that are never copied.
     pub excluded: Vec<i64>,
 }
@@ -231,10 +231,10 @@ impl ByBand {
     /// Standardises. If there are no operations before it, the mean is subtracted first, which loses fewer digits.
     /// Bands without statistics stay unchanged.
     pub(crate) fn then_standardize(&mut self, mean: &[f64], std: &[f64]) {
-        let known = |(mean, std): (&f64, &f64)| {
+        let filled = |(mean, std): (&f64, &f64)| {
             if mean.is_nan() || std.is_nan() { (0.0, 1.0) } else { (*mean, *std) }
         };
-        let (mean, std): (Vec<f64>, Vec<f64>) = mean.iter().zip(std).map(known).unzip();
+        let (mean, std): (Vec<f64>, Vec<f64>) = mean.iter().zip(std).map(filled).unzip();
         if *self == Self::nothing(mean.len()) {
             self.shift = mean;
         } else {

@@ -47,9 +47,9 @@ impl Parameters {
     ///
     /// # Panics
     /// If there is no such position.
-    pub fn of_sample(&self, place: usize) -> Self {
+    pub fn of_sample(&self, index: usize) -> Self {
         let step =
-            |step: &Step| Step { op: step.op.clone(), drawn: vec![step.drawn[place].clone()] };
+            |step: &Step| Step { op: step.op.clone(), drawn: vec![step.drawn[index].clone()] };
         Self { frame: self.frame, steps: self.steps.iter().map(step).collect() }
     }
 }

@@ -105,8 +105,8 @@ fn after_colon<'a>(text: &'a str, name: &str) -> &'a str {
 /// Free bytes on the disk of a folder, or of its nearest parent folder that exists.
 pub fn free_space(folder: &Path) -> Option<u64> {
     let whole = std::path::absolute(folder).ok()?;
-    let there = whole.ancestors().find(|folder| folder.exists())?;
-    let disk = rustix::fs::statvfs(there).ok()?;
+    let existing = whole.ancestors().find(|folder| folder.exists())?;
+    let disk = rustix::fs::statvfs(existing).ok()?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 

@@ -41,8 +41,8 @@ impl Network {
         let count = bands * FEATURES + FEATURES + FEATURES * CLASSES + CLASSES;
         let most = 1.0 / (bands.max(1) as f32).sqrt();
         // Uniform in ±most, and the same for every network.
-        let drawn = |place: usize| {
-            let number = mix((place as u64 + 1).wrapping_mul(GAMMA)) >> 40;
+        let drawn = |index: usize| {
+            let number = mix((index as u64 + 1).wrapping_mul(GAMMA)) >> 40;
             (number as f32 / (1u64 << 23) as f32 - 1.0) * most
         };
         let start = |thread: rayon::ThreadBuilder| {
@@ -59,9 +59,9 @@ impl Network {
 
     /// W (bands, features), b, V (features, classes) and c.
     fn parts(&self) -> [&[f32]; 4] {
-        let (w, rest) = self.parameters.split_at(self.bands * FEATURES);
-        let (b, rest) = rest.split_at(FEATURES);
-        let (v, c) = rest.split_at(FEATURES * CLASSES);
+        let (w, remaining) = self.parameters.split_at(self.bands * FEATURES);
+        let (b, remaining) = remaining.split_at(FEATURES);
+        let (v, c) = remaining.split_at(FEATURES * CLASSES);
         [w, b, v, c]
     }
 
@@ -104,7 +104,7 @@ impl Network {
                         .for_each(|(sum, weight)| *sum += value * weight);
                 }
                 pooled.iter_mut().zip(features).for_each(|(sum, feature)| *sum += feature.max(0.0));
-                let bit = |(place, feature): (usize, &f32)| u16::from(*feature > 0.0) << place;
+                let bit = |(index, feature): (usize, &f32)| u16::from(*feature > 0.0) << index;
                 features.iter().enumerate().map(bit).sum()
             })
             .collect();
@@ -121,12 +121,12 @@ impl Network {
         let mut gradient = vec![0.0; (self.bands + 1) * FEATURES];
         let (dw, db) = gradient.split_at_mut(self.bands * FEATURES);
         for (spectrum, bits) in spectra.chunks_exact(self.bands).zip(above) {
-            let own: [f32; FEATURES] =
+            let active: [f32; FEATURES] =
                 std::array::from_fn(|feature| dh[feature] * f32::from(bits >> feature & 1));
-            db.iter_mut().zip(own).for_each(|(db, dh)| *db += dh);
+            db.iter_mut().zip(active).for_each(|(db, dh)| *db += dh);
             for (value, dw) in spectrum.iter().zip(dw.chunks_exact_mut(FEATURES)) {
                 let value: f32 = (*value).into();
-                dw.iter_mut().zip(own).for_each(|(dw, dh)| *dw += value * dh);
+                dw.iter_mut().zip(active).for_each(|(dw, dh)| *dw += value * dh);
             }
         }
         gradient
@@ -139,10 +139,10 @@ impl Network {
         let all: Vec<_> =
             self.threads.install(|| samples.par_chunks(each).enumerate().map(of).collect());
         let share = 1.0 / all.len() as f32;
-        for (place, velocity) in self.velocity.iter_mut().enumerate() {
-            let gradient: f32 = all.iter().map(|(_, gradient)| gradient[place] * share).sum();
+        for (index, velocity) in self.velocity.iter_mut().enumerate() {
+            let gradient: f32 = all.iter().map(|(_, gradient)| gradient[index] * share).sum();
             *velocity = MOMENTUM * *velocity + gradient;
-            self.parameters[place] -= LEARNING_RATE * *velocity;
+            self.parameters[index] -= LEARNING_RATE * *velocity;
         }
         all.iter().map(|(loss, _)| loss * share).sum()
     }
@@ -173,7 +173,7 @@ mod tests {
 
     fn values(count: usize, seed: u64) -> Vec<f32> {
         let number =
-            |place| (mix(GAMMA.wrapping_mul(seed + place)) >> 40) as f32 / (1u64 << 24) as f32;
+            |index| (mix(GAMMA.wrapping_mul(seed + index)) >> 40) as f32 / (1u64 << 24) as f32;
         (0..count as u64).map(number).collect()
     }
 

@@ -17,7 +17,7 @@ mod tests {
     #[test]
     fn numbers_are_those_of_the_published_generator() {
         // The first numbers of java.util.SplittableRandom's mixing for seed 0, as printed by its authors' C version.
-        let numbers = [1, 2, 3].map(|place: u64| mix(GAMMA.wrapping_mul(place)));
+        let numbers = [1, 2, 3].map(|index: u64| mix(GAMMA.wrapping_mul(index)));
         assert_eq!(numbers, [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f]);
     }
 }

@@ -133,7 +133,7 @@ pub fn of_numpy(
     let memory = Numpys {
         _owner: owner.clone().unbind(),
         start: (address as *mut u8).wrapping_sub(reach.before * size),
-        bytes: (reach.before + reach.behind) * size,
+        bytes: (reach.before + reach.after) * size,
     };
     augment::Array::with_strides(Arc::new(memory), reach.before * size, &shape, &strides, element)
         .or_raise(py)
@@ -143,7 +143,7 @@ pub fn of_numpy(
 pub fn apart(array: &augment::Array) -> Result<augment::Array> {
     let size = array.element().size();
     let reach = Reach::of(array.shape(), array.strides());
-    let (before, len) = (reach.before * size, (reach.before + reach.behind) * size);
+    let (before, len) = (reach.before * size, (reach.before + reach.after) * size);
     let bytes = if len == 0 || array.device() != Device::Cpu {
         &[][..]
     } else {

@@ -96,20 +96,20 @@ impl Inert {
     }
 }
 
-fn broadcast(one: &[usize], other: &[usize]) -> Vec<usize> {
-    let axes = one.len().max(other.len());
+fn broadcast(a: &[usize], b: &[usize]) -> Vec<usize> {
+    let axes = a.len().max(b.len());
     let length = |shape: &[usize], axis: usize| {
         (axis + shape.len()).checked_sub(axes).map_or(1, |axis| shape[axis])
     };
-    (0..axes).map(|axis| length(one, axis).max(length(other, axis))).collect()
+    (0..axes).map(|axis| length(a, axis).max(length(b, axis))).collect()
 }
 
-fn promoted(one: ElementType, other: ElementType) -> ElementType {
-    match (one.is_float(), other.is_float()) {
-        (true, false) => one,
-        (false, true) => other,
-        _ if one.size() >= other.size() => one,
-        _ => other,
+fn promoted(a: ElementType, b: ElementType) -> ElementType {
+    match (a.is_float(), b.is_float()) {
+        (true, false) => a,
+        (false, true) => b,
+        _ if a.size() >= b.size() => a,
+        _ => b,
     }
 }
 
@@ -222,18 +222,18 @@ impl Tensors for Inert {
         self.operation(&tensor.shape, element)
     }
 
-    fn binary(&self, op: Binary, one: &Tensor, other: &Tensor) -> Result<Tensor> {
-        let element = result_of(op, promoted(one.element, other.element));
-        self.operation(&broadcast(&one.shape, &other.shape), element)
+    fn binary(&self, op: Binary, tensor: &Tensor, other: &Tensor) -> Result<Tensor> {
+        let element = result_of(op, promoted(tensor.element, other.element));
+        self.operation(&broadcast(&tensor.shape, &other.shape), element)
     }
 
     fn with(&self, op: Binary, tensor: &Tensor, _: f64) -> Result<Tensor> {
         self.operation(&tensor.shape, result_of(op, tensor.element))
     }
 
-    fn r#where(&self, condition: &Tensor, one: &Tensor, other: &Tensor) -> Result<Tensor> {
-        let shape = broadcast(&condition.shape, &broadcast(&one.shape, &other.shape));
-        self.operation(&shape, promoted(one.element, other.element))
+    fn r#where(&self, condition: &Tensor, tensor: &Tensor, other: &Tensor) -> Result<Tensor> {
+        let shape = broadcast(&condition.shape, &broadcast(&tensor.shape, &other.shape));
+        self.operation(&shape, promoted(tensor.element, other.element))
     }
 
     fn nan_to_num(&self, tensor: &Tensor, _: f64, _: f64, _: f64) -> Result<Tensor> {
@@ -279,11 +279,11 @@ impl Tensors for Inert {
         self.operation(&[indices.shape[0], table.shape[1]], table.element)
     }
 
-    fn matmul(&self, one: &Tensor, other: &Tensor) -> Result<Tensor> {
-        let (from, to) = (one.shape.len() - 1, other.shape.len() - 1);
-        let mut shape = broadcast(&one.shape[..from - 1], &other.shape[..to - 1]);
-        shape.extend([one.shape[from - 1], other.shape[to]]);
-        self.operation(&shape, one.element)
+    fn matmul(&self, tensor: &Tensor, other: &Tensor) -> Result<Tensor> {
+        let (from, to) = (tensor.shape.len() - 1, other.shape.len() - 1);
+        let mut shape = broadcast(&tensor.shape[..from - 1], &other.shape[..to - 1]);
+        shape.extend([tensor.shape[from - 1], other.shape[to]]);
+        self.operation(&shape, tensor.element)
     }
 
     fn copy_(&self, into: &Tensor, _: &Tensor) -> Result<()> {
@@ -294,7 +294,7 @@ impl Tensors for Inert {
         self.copy_(into, from)
     }
 
-    fn binary_out(&self, _: Binary, into: &Tensor, one: &Tensor, _: &Tensor) -> Result<()> {
-        self.copy_(into, one)
+    fn binary_out(&self, _: Binary, into: &Tensor, tensor: &Tensor, _: &Tensor) -> Result<()> {
+        self.copy_(into, tensor)
     }
 }

@@ -13,9 +13,9 @@ use hsipack_store::pages::{Block, HUGE_PAGE};
 use super::{Array, Device, ElementType, Memory};
 
 /// Maximum number of kept buffers of one size: one in use, one still held, one being made.
-const KEPT: usize = 3;
+const MAX_PER_SIZE: usize = 3;
 /// Maximum number of kept buffers of all sizes: images and masks, perhaps of another stack as well.
-const KEPT_IN_ALL: usize = 4 * KEPT;
+const MAX_IN_ALL: usize = 4 * MAX_PER_SIZE;
 /// Size in bytes from which page faults matter, and a buffer is a block of its own.
 const LARGE: usize = 8 << 20;
 
@@ -172,7 +172,11 @@ pub struct Pool {
 
 impl Default for Pool {
     fn default() -> Self {
-        Self { kept: Mutex::default(), most: [KEPT, KEPT_IN_ALL], process: std::process::id() }
+        Self {
+            kept: Mutex::default(),
+            most: [MAX_PER_SIZE, MAX_IN_ALL],
+            process: std::process::id(),
+        }
     }
 }
 
@@ -189,8 +193,8 @@ impl Pool {
     /// If the system refuses the memory.
     pub fn buffer(self: &Arc<Self>, bytes: usize) -> Result<Buffer> {
         let kept = self.with(|kept| {
-            let place = kept.iter().rposition(|storage| storage.fits(bytes))?;
-            Some(kept.remove(place))
+            let index = kept.iter().rposition(|storage| storage.fits(bytes))?;
+            Some(kept.remove(index))
         });
         let storage = kept.map_or_else(|| Storage::zeroed(bytes), Ok)?;
         Ok(Buffer { storage, bytes, pool: Arc::downgrade(self) })
@@ -201,7 +205,7 @@ impl Pool {
         // Drop the memory outside the lock.
         let gone = self.with(|kept| {
             let len = storage.bytes().len();
-            let alike = kept.iter().filter(|one| one.bytes().len() == len).count();
+            let alike = kept.iter().filter(|other| other.bytes().len() == len).count();
             if len == 0 || alike >= of_one_size {
                 return Some(storage);
             }
@@ -236,14 +240,14 @@ mod tests {
     fn memory_is_given_again_when_the_last_array_over_it_is_gone() {
         let pool = Arc::new(Pool::default());
         let first = pool.buffer(1000).unwrap();
-        let place = start(&first);
+        let address = start(&first);
         let array = first.array(&[500], ElementType::F16).unwrap();
         let view = array.narrowed(0, 3, 2);
         drop(array);
-        assert_ne!(start(&pool.buffer(1000).unwrap()), place);
+        assert_ne!(start(&pool.buffer(1000).unwrap()), address);
         drop(view);
         let again = [pool.buffer(1000).unwrap(), pool.buffer(1000).unwrap()];
-        assert!(again.iter().any(|buffer| start(buffer) == place));
+        assert!(again.iter().any(|buffer| start(buffer) == address));
         // Dropping the pool does not affect the buffers.
         drop(pool);
         assert_eq!(again[0].bytes().len(), 1000);
@@ -256,13 +260,13 @@ mod tests {
         assert_eq!(first.bytes().len(), LARGE + 100);
         assert!(first.bytes().iter().step_by(999).all(|byte| *byte == 0));
         first.bytes_mut().fill(7);
-        let place = start(&first);
+        let address = start(&first);
         drop([first, pool.buffer(LARGE).unwrap(), pool.buffer(2 * LARGE).unwrap()]);
         let kept =
             || pool.kept.lock().unwrap().iter().map(|storage| storage.bytes().len()).sum::<usize>();
         assert_eq!(kept(), 2 * LARGE, "the last one, which made the others go");
         drop(pool.buffer(LARGE + 100).unwrap());
-        assert_ne!(start(&pool.buffer(10).unwrap()), place);
+        assert_ne!(start(&pool.buffer(10).unwrap()), address);
         assert!(Buffer::zeroed(usize::MAX).unwrap_err().to_string().contains("for an array"));
     }
 
@@ -284,13 +288,13 @@ mod tests {
     fn the_pool_is_bounded_and_drops_the_oldest_buffer() {
         let pool = Arc::new(Pool::default());
         let kept = || pool.kept.lock().unwrap().len();
-        drop((0..KEPT + 2).map(|_| pool.buffer(1 << 10).unwrap()).collect::<Vec<_>>());
-        assert_eq!(kept(), KEPT);
-        for more in 1..=2 * KEPT_IN_ALL {
+        drop((0..MAX_PER_SIZE + 2).map(|_| pool.buffer(1 << 10).unwrap()).collect::<Vec<_>>());
+        assert_eq!(kept(), MAX_PER_SIZE);
+        for more in 1..=2 * MAX_IN_ALL {
             drop(pool.buffer((1 << 12) + 64 * more).unwrap());
         }
-        assert_eq!(kept(), KEPT_IN_ALL);
+        assert_eq!(kept(), MAX_IN_ALL);
         drop(pool.buffer(0).unwrap());
-        assert_eq!(kept(), KEPT_IN_ALL);
+        assert_eq!(kept(), MAX_IN_ALL);
     }
 }

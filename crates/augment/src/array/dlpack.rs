@@ -150,7 +150,8 @@ impl DlPack {
                 .with_remedy("copy it to the CPU or to a CUDA device first"));
             }
         };
-        let element = ElementType::ALL.into_iter().find(|one| type_of(*one) == tensor.dtype);
+        let element =
+            ElementType::ALL.into_iter().find(|element| type_of(*element) == tensor.dtype);
         let element = element.ok_or_else(|| {
             let DlType { code, bits, lanes } = tensor.dtype;
             Error::unsupported(format!(
@@ -179,13 +180,13 @@ impl DlPack {
         // If strides are negative, the memory before the first element also belongs to the array.
         let (size, reach) = (element.size(), Reach::of(&shape, &strides));
         let before = reach.before.saturating_mul(size);
-        let behind = reach.behind.saturating_mul(size);
+        let after = reach.after.saturating_mul(size);
         let first = tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize);
         let memory = Foreign {
             _shared: self,
             device,
             start: first.wrapping_sub(before),
-            bytes: before.saturating_add(behind),
+            bytes: before.saturating_add(after),
         };
         Array::with_strides(Arc::new(memory), before, &shape, &strides, element)
     }

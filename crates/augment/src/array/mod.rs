@@ -360,18 +360,18 @@ pub struct Reach {
     /// Before the first element, if strides are negative.
     pub before: usize,
     /// From the first element on.
-    pub behind: usize,
+    pub after: usize,
 }
 
 impl Reach {
     /// The reach for a shape and its strides in elements; values too large for `usize` are limited to its maximum.
     pub fn of(shape: &[usize], strides: &[isize]) -> Self {
         if shape.contains(&0) {
-            return Self { before: 0, behind: 0 };
+            return Self { before: 0, after: 0 };
         }
-        let mut reach = Self { before: 0, behind: 1 };
+        let mut reach = Self { before: 0, after: 1 };
         for (length, stride) in shape.iter().zip(strides) {
-            let side = if *stride < 0 { &mut reach.before } else { &mut reach.behind };
+            let side = if *stride < 0 { &mut reach.before } else { &mut reach.after };
             *side = side.saturating_add((length - 1).saturating_mul(stride.unsigned_abs()));
         }
         reach

@@ -86,8 +86,8 @@ impl Array {
         match element {
             // Nearly all numbers are of this type, and the compiler makes vector instructions of this loop.
             ElementType::F32 => {
-                for (place, (number, _)) in bytes.as_chunks_mut().0.iter_mut().zip(numbers) {
-                    *place = (ElementType::F32.bounded(number) as f32).to_le_bytes();
+                for (slot, (number, _)) in bytes.as_chunks_mut().0.iter_mut().zip(numbers) {
+                    *slot = (ElementType::F32.bounded(number) as f32).to_le_bytes();
                 }
             }
             _ => write(numbers, element, bytes),
@@ -97,8 +97,8 @@ impl Array {
 }
 
 fn write(numbers: impl Iterator<Item = (f64, i64)>, element: ElementType, bytes: &mut [u8]) {
-    for (place, (number, whole)) in bytes.chunks_exact_mut(element.size()).zip(numbers) {
-        place.copy_from_slice(&bytes_of(number, whole, element));
+    for (slot, (number, whole)) in bytes.chunks_exact_mut(element.size()).zip(numbers) {
+        slot.copy_from_slice(&bytes_of(number, whole, element));
     }
 }
 

@@ -45,14 +45,14 @@ pub(super) trait Wide: Pod + Send + Sync + Real {
 
 /// Whether any of these numbers is infinite.
 pub(super) fn any_infinite<W: Wide>(numbers: &[W]) -> bool {
-    !W::magnitude(numbers).is_finite() && numbers.iter().any(|one| one.abs() == W::INFINITY)
+    !W::magnitude(numbers).is_finite() && numbers.iter().any(|number| number.abs() == W::INFINITY)
 }
 
 /// Replaces infinite sums by the largest finite value where all values that they are made of are finite. This is rare.
 pub(super) fn settle<W: Wide>(sums: &mut [W], finite: impl Fn(usize) -> bool) {
     if any_infinite(sums) {
-        for (place, sum) in sums.iter_mut().enumerate() {
-            if sum.abs() == W::INFINITY && finite(place) {
+        for (index, sum) in sums.iter_mut().enumerate() {
+            if sum.abs() == W::INFINITY && finite(index) {
                 *sum = sum.clamped(W::GREATEST);
             }
         }
@@ -109,10 +109,10 @@ pub(super) trait Element: Pod + Send + Sync {
     fn blend<const N: usize>(out: &mut [Self], rows: [&[Self]; N], weights: [f64; N], base: f64) {
         let rows = rows.map(|row| &row[..out.len()]);
         let (weights, base) = (weights.map(Self::Wide::of), Self::Wide::of(base));
-        for (place, out) in out.iter_mut().enumerate() {
+        for (index, out) in out.iter_mut().enumerate() {
             let mut sum = base;
             for (row, weight) in rows.iter().zip(weights) {
-                sum = weight.mul_add(row[place].load(), sum);
+                sum = weight.mul_add(row[index].load(), sum);
             }
             *out = Self::rounded(sum);
         }
@@ -149,8 +149,8 @@ pub(super) trait Element: Pod + Send + Sync {
         let by = shift.iter().zip(factor).zip(summand);
         for (value, ((shift, factor), summand)) in values.iter_mut().zip(by) {
             let from = value.load();
-            let made = affine(from, *shift, *factor, *summand);
-            *value = Self::rounded(made.settled(from, Self::LARGEST));
+            let result = affine(from, *shift, *factor, *summand);
+            *value = Self::rounded(result.settled(from, Self::LARGEST));
         }
     }
 }
@@ -197,12 +197,12 @@ macro_rules! plain {
             fn magnitude(row: &[Self]) -> Self {
                 // As bits, absolute values have the order of numbers, and NaN is the largest.
                 let sign = (-0.0 as Self).to_bits();
-                Self::from_bits(row.iter().fold(0, |most, one| most.max(one.to_bits() & !sign)))
+                Self::from_bits(row.iter().fold(0, |most, value| most.max(value.to_bits() & !sign)))
             }
             fn sum(products: impl Iterator<Item = (Self, Self)>) -> Self {
                 // Products of scaled numbers stay far below the largest float64.
                 const SCALE: f64 = $scale;
-                let scaled = |(one, other)| f64::from(one) * SCALE * (f64::from(other) * SCALE);
+                let scaled = |(a, b)| f64::from(a) * SCALE * (f64::from(b) * SCALE);
                 let sum: f64 = products.map(scaled).sum();
                 Self::of((sum / SCALE).clamp(-f64::MAX, f64::MAX) / SCALE).clamped(Self::GREATEST)
             }
@@ -238,16 +238,16 @@ macro_rules! plain {
                 let (weights, base) = (weights.map(Self::of), Self::of(base));
                 // As in `magnitude`, in the same loop.
                 let (sign, mut most) = ((-0.0 as Self).to_bits(), 0);
-                for (place, out) in out.iter_mut().enumerate() {
+                for (index, out) in out.iter_mut().enumerate() {
                     let mut sum = base;
                     for (row, weight) in rows.iter().zip(weights) {
-                        sum = weight.mul_add(row[place], sum);
+                        sum = weight.mul_add(row[index], sum);
                     }
                     *out = sum;
                     most = most.max(sum.to_bits() & !sign);
                 }
                 if !Self::from_bits(most).is_finite() && base.abs() <= Self::MAX {
-                    settle(out, |place| rows.iter().all(|row| row[place].is_finite()));
+                    settle(out, |index| rows.iter().all(|row| row[index].is_finite()));
                 }
             }
             #[inline]
@@ -332,11 +332,11 @@ impl Element for f16 {
     fn blend<const N: usize>(out: &mut [Self], rows: [&[Self]; N], weights: [f64; N], base: f64) {
         let (weights, base) = (weights.map(|weight| weight as f32), base as f32);
         let done = wide::blend(out, rows, weights, base);
-        for place in done..out.len() {
+        for index in done..out.len() {
             let parts = rows.iter().zip(weights);
             let sum =
-                parts.fold(base, |sum, (row, weight)| weight.mul_add(row[place].to_f32(), sum));
-            out[place] = f16::from_f32(sum);
+                parts.fold(base, |sum, (row, weight)| weight.mul_add(row[index].to_f32(), sum));
+            out[index] = f16::from_f32(sum);
         }
     }
 
@@ -349,9 +349,9 @@ impl Element for f16 {
 
     fn affine(values: &mut [Self], shift: &[f32], factor: &[f32], summand: &[f32]) {
         let done = wide::affine(values, shift, factor, summand);
-        for place in done..values.len() {
-            let value = affine(values[place].to_f32(), shift[place], factor[place], summand[place]);
-            values[place] = f16::from_f32(value);
+        for index in done..values.len() {
+            let value = affine(values[index].to_f32(), shift[index], factor[index], summand[index]);
+            values[index] = f16::from_f32(value);
         }
     }
 }
@@ -388,15 +388,15 @@ mod wide {
         }
     }
 
-    /// Eight values from `place` on.
-    fn load(row: &[f16], place: usize) -> __m256 {
-        let lanes = &row[place..place + LANES];
+    /// Eight values from `start` on.
+    fn load(row: &[f16], start: usize) -> __m256 {
+        let lanes = &row[start..start + LANES];
         // SAFETY: the slice holds the 16 bytes; the processor has F16C, because this module is compiled only with it.
         unsafe { _mm256_cvtph_ps(_mm_loadu_si128(lanes.as_ptr().cast())) }
     }
 
-    fn put(row: &mut [f16], place: usize, values: __m256) {
-        let lanes = &mut row[place..place + LANES];
+    fn put(row: &mut [f16], start: usize, values: __m256) {
+        let lanes = &mut row[start..start + LANES];
         // SAFETY: as above, and we may write to the slice.
         unsafe {
             let rounded = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(values);
@@ -404,14 +404,14 @@ mod wide {
         }
     }
 
-    fn load_f32(row: &[f32], place: usize) -> __m256 {
-        let lanes = &row[place..place + LANES];
+    fn load_f32(row: &[f32], start: usize) -> __m256 {
+        let lanes = &row[start..start + LANES];
         // SAFETY: the slice holds the 32 bytes.
         unsafe { _mm256_loadu_ps(lanes.as_ptr()) }
     }
 
-    fn put_f32(row: &mut [f32], place: usize, values: __m256) {
-        let lanes = &mut row[place..place + LANES];
+    fn put_f32(row: &mut [f32], start: usize, values: __m256) {
+        let lanes = &mut row[start..start + LANES];
         // SAFETY: the slice holds the 32 bytes, and we may write to it.
         unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), values) }
     }
@@ -436,12 +436,12 @@ mod wide {
         let rows = rows.map(|row| &row[..len]);
         let (weights, base) = (weights.map(all), all(base));
         let done = len / LANES * LANES;
-        for place in (0..done).step_by(LANES) {
+        for start in (0..done).step_by(LANES) {
             let mut sum = base;
             for (row, weight) in rows.iter().zip(weights) {
-                sum = fma(weight, load(row, place), sum);
+                sum = fma(weight, load(row, start), sum);
             }
-            put(out, place, sum);
+            put(out, start, sum);
         }
         done
     }
@@ -450,9 +450,9 @@ mod wide {
         let len = sum.len().min(row.len());
         let weight = all(weight);
         let done = len / LANES * LANES;
-        for place in (0..done).step_by(LANES) {
-            let total = fma(weight, load(row, place), load_f32(sum, place));
-            put_f32(sum, place, total);
+        for start in (0..done).step_by(LANES) {
+            let total = fma(weight, load(row, start), load_f32(sum, start));
+            put_f32(sum, start, total);
         }
         done
     }
@@ -464,10 +464,10 @@ mod wide {
         summand: &[f32],
     ) -> usize {
         let done = values.len() / LANES * LANES;
-        for place in (0..done).step_by(LANES) {
-            let (shift, factor) = (load_f32(shift, place), load_f32(factor, place));
-            let summand = load_f32(summand, place);
-            let value = load(values, place);
+        for start in (0..done).step_by(LANES) {
+            let (shift, factor) = (load_f32(shift, start), load_f32(factor, start));
+            let summand = load_f32(summand, start);
+            let value = load(values, start);
             // SAFETY: compiled for a processor with AVX.
             let (moved, none) = unsafe {
                 let zero = _mm256_setzero_ps();
@@ -476,15 +476,15 @@ mod wide {
             let result = fma(moved, factor, summand);
             // SAFETY: compiled for a processor with AVX.
             let result = unsafe { _mm256_blendv_ps(result, summand, none) };
-            put(values, place, result);
+            put(values, start, result);
         }
         done
     }
 
     pub(super) fn round(out: &mut [f16], values: &[f32]) -> usize {
         let done = out.len().min(values.len()) / LANES * LANES;
-        for place in (0..done).step_by(LANES) {
-            put(out, place, load_f32(values, place));
+        for start in (0..done).step_by(LANES) {
+            put(out, start, load_f32(values, start));
         }
         done
     }
@@ -492,9 +492,9 @@ mod wide {
     /// As [`round`], but finite values stay finite.
     pub(super) fn store(out: &mut [f16], values: &[f32]) -> usize {
         let done = out.len().min(values.len()) / LANES * LANES;
-        for place in (0..done).step_by(LANES) {
-            let values = load_f32(values, place);
-            put(out, place, bounded(values));
+        for start in (0..done).step_by(LANES) {
+            let values = load_f32(values, start);
+            put(out, start, bounded(values));
         }
         done
     }
@@ -541,7 +541,7 @@ mod tests {
     use super::*;
 
     fn numbers(seed: usize, len: usize) -> Vec<f32> {
-        (0..len).map(|place| ((place * 37 + seed * 101) % 97) as f32 / 16.0 - 3.0).collect()
+        (0..len).map(|index| ((index * 37 + seed * 101) % 97) as f32 / 16.0 - 3.0).collect()
     }
 
     #[test]
@@ -562,19 +562,19 @@ mod tests {
             f16::affine(&mut values, &shift, &factor, &summand);
             let mut stored = vec![f16::ZERO; len];
             f16::store_all(&mut stored, &shift);
-            for place in 0..len {
+            for index in 0..len {
                 let blended = (0..4)
-                    .fold(0.5f64, |sum, row| sum + weights[row] * f64::from(rows[row][place]));
-                assert!((f64::from(out[place]) - blended).abs() <= 2e-3, "{place} of {len}");
-                assert_eq!(sums[place], 2.0f32.mul_add(rows[1][place].to_f32(), 0.25));
-                let value = rows[2][place].to_f32();
-                let wanted = if place == 0 {
+                    .fold(0.5f64, |sum, row| sum + weights[row] * f64::from(rows[row][index]));
+                assert!((f64::from(out[index]) - blended).abs() <= 2e-3, "{index} of {len}");
+                assert_eq!(sums[index], 2.0f32.mul_add(rows[1][index].to_f32(), 0.25));
+                let value = rows[2][index].to_f32();
+                let wanted = if index == 0 {
                     summand[0]
                 } else {
-                    (value - shift[place]).mul_add(factor[place], summand[place])
+                    (value - shift[index]).mul_add(factor[index], summand[index])
                 };
-                assert_eq!(values[place], f16::from_f32(wanted));
-                assert_eq!(stored[place], f16::from_f32(shift[place]));
+                assert_eq!(values[index], f16::from_f32(wanted));
+                assert_eq!(stored[index], f16::from_f32(shift[index]));
             }
         }
     }

@@ -301,8 +301,8 @@ impl Engine for Host {
                 let into: &mut [T] = cast_slice_mut(buffer.bytes_mut());
                 let number = |number: f64| T::store(<T as Element>::Wide::of(number));
                 let (missing, present) = (number(missing), present.map(number));
-                self.workers.each(into, PIECE, |place, out| {
-                    for (out, value) in out.iter_mut().zip(&from[place * PIECE..]) {
+                self.workers.each(into, PIECE, |piece, out| {
+                    for (out, value) in out.iter_mut().zip(&from[piece * PIECE..]) {
                         let is_missing = value.load().to_f64().is_nan();
                         *out = if is_missing { missing } else { present.unwrap_or(*value) };
                     }
@@ -348,7 +348,7 @@ impl Engine for Host {
         let (shape, element, pixel) = (held.shape, held.element, held.pixel());
         let bytes = held.bytes_mut(self)?;
         for blank in blanks {
-            let one = match label {
+            let fill = match label {
                 Some(label) => numbers::bytes_of(0.0, label, element).repeat(shape[3]),
                 None => {
                     let values = blank.values.iter();
@@ -356,7 +356,9 @@ impl Engine for Host {
                 }
             };
             for line in rectangles::lines(blank.rectangle, blank.sample, shape, pixel) {
-                bytes[line].chunks_exact_mut(pixel).for_each(|place| place.copy_from_slice(&one));
+                bytes[line]
+                    .chunks_exact_mut(pixel)
+                    .for_each(|target| target.copy_from_slice(&fill));
             }
         }
         Ok(())
@@ -375,11 +377,11 @@ impl Engine for Host {
             let into: &mut [T] = cast_slice_mut(buffer.bytes_mut());
             for (sample, out) in into.chunks_mut(sample_len).enumerate() {
                 let of = |sample: usize| &from[sample * sample_len..][..sample_len];
-                let (own, partner, share) = (of(sample), partners[sample], shares[sample]);
+                let (values, partner, share) = (of(sample), partners[sample], shares[sample]);
                 match Mixing::of(sample, partner, share) {
-                    Mixing::Own => out.copy_from_slice(own),
+                    Mixing::Own => out.copy_from_slice(values),
                     Mixing::Theirs => out.copy_from_slice(of(partner)),
-                    Mixing::Both => rows::mix(&self.workers, out, [own, of(partner)], share),
+                    Mixing::Both => rows::mix(&self.workers, out, [values, of(partner)], share),
                 }
             }
             Ok(())
@@ -415,14 +417,14 @@ impl Engine for Host {
         let mut taken = Vec::new();
         for (pixels, donor) in chosen.iter().zip(donors) {
             let Some(donor) = donor else { continue };
-            for place in pixels {
-                taken.extend_from_slice(&bytes[donor * sample_bytes + place * pixel..][..pixel]);
+            for position in pixels {
+                taken.extend_from_slice(&bytes[donor * sample_bytes + position * pixel..][..pixel]);
             }
         }
         let mut taken = taken.chunks_exact(pixel);
         for (sample, pixels) in chosen.iter().enumerate() {
-            for (place, taken) in pixels.iter().zip(&mut taken) {
-                bytes[sample * sample_bytes + place * pixel..][..pixel].copy_from_slice(taken);
+            for (position, taken) in pixels.iter().zip(&mut taken) {
+                bytes[sample * sample_bytes + position * pixel..][..pixel].copy_from_slice(taken);
             }
         }
         Ok(())
@@ -536,8 +538,8 @@ impl Engine for Host {
     fn ramp(&self, held: &mut BatchArray<Array>, ramps: &[Option<[f64; 2]>]) -> Result<()> {
         let ([_, rows, columns, bands], line) = (held.shape, held.shape[2] * held.shape[3]);
         // The centres of the outermost pixels are at -1 and 1; a single pixel is at 0.
-        let at = |place: usize, size: usize| {
-            if size > 1 { 2.0 * place as f64 / (size as f64 - 1.0) - 1.0 } else { 0.0 }
+        let at = |index: usize, size: usize| {
+            if size > 1 { 2.0 * index as f64 / (size as f64 - 1.0) - 1.0 } else { 0.0 }
         };
         floats!(held.element, T => {
             held.each::<T>(self, line, |sample| ramps[sample].is_some(), |sample, row, line| {
@@ -687,13 +689,13 @@ fn gather(workers: &Workers, from: &Array, into: &mut [u8]) {
     // Copy one run along the last axis at a time. Addresses are plain numbers here, so that threads can share them.
     let start = from.address() as usize;
     workers.each(into, (inner * size).max(1), |run, out| {
-        let (mut rest, mut offset) = (run, 0isize);
+        let (mut remaining, mut offset) = (run, 0isize);
         for (length, stride) in outer.iter().zip(steps).rev() {
-            offset += (rest % length) as isize * stride;
-            rest /= length;
+            offset += (remaining % length) as isize * stride;
+            remaining /= length;
         }
-        for (place, out) in out.chunks_exact_mut(size).enumerate() {
-            let at = offset + place as isize * step;
+        for (index, out) in out.chunks_exact_mut(size).enumerate() {
+            let at = offset + index as isize * step;
             let address = start.wrapping_add_signed(at * size as isize);
             // SAFETY: this is an element of the array. The array's constructor checked that it lies in the memory, and
             // `look` checked that this is host memory.

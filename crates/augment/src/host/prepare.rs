@@ -47,7 +47,7 @@ fn prepared<W: Wide>(values: &mut [W], sample: usize, bands: usize, recipe: &Ima
         }
     }
     if let Normalized::Spectra(norm) = recipe.normalized {
-        values.chunks_exact_mut(bands).for_each(|one| spectrum::normalize(one, norm));
+        values.chunks_exact_mut(bands).for_each(|spectrum| spectrum::normalize(spectrum, norm));
     }
     if let Some(nan) = recipe.nan {
         let nan = W::of(nan);
@@ -69,8 +69,8 @@ pub(super) fn valid<T: Element>(
     workers.each_of(into, pixels, PIXELS, |sample, number, out| {
         let first = sample * pixels + number * PIXELS;
         let counted = recipe.bands_of(sample);
-        for (place, out) in out.iter_mut().enumerate() {
-            let values = &from[(first + place) * bands..][..bands];
+        for (pixel, out) in out.iter_mut().enumerate() {
+            let values = &from[(first + pixel) * bands..][..bands];
             let is_finite = |value: &T| value.load().to_f64().is_finite();
             let is_valid = match counted {
                 None => values.iter().all(is_finite),

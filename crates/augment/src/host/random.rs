@@ -23,15 +23,15 @@ pub(super) fn normal(seed: u64, number: usize, out: &mut [f32]) {
             *radius = ((bits >> 32) as f32 + 1.0) * (1.0 / 4_294_967_296.0);
             *turn = (bits as u32) as f32 * (1.0 / 4_294_967_296.0);
         }
-        let (mut one, mut other) = ([0.0f32; BLOCK], [0.0f32; BLOCK]);
-        for place in 0..BLOCK {
-            let length = (-2.0 * ln(radius[place])).max(0.0).sqrt();
-            let (sine, cosine) = sine_and_cosine(turn[place]);
-            (one[place], other[place]) = (length * cosine, length * sine);
+        let (mut cosines, mut sines) = ([0.0f32; BLOCK], [0.0f32; BLOCK]);
+        for index in 0..BLOCK {
+            let length = (-2.0 * ln(radius[index])).max(0.0).sqrt();
+            let (sine, cosine) = sine_and_cosine(turn[index]);
+            (cosines[index], sines[index]) = (length * cosine, length * sine);
         }
         let (first, second) = block.split_at_mut(block.len().min(BLOCK));
-        first.copy_from_slice(&one[..first.len()]);
-        second.copy_from_slice(&other[..second.len()]);
+        first.copy_from_slice(&cosines[..first.len()]);
+        second.copy_from_slice(&sines[..second.len()]);
     }
 }
 
@@ -125,9 +125,9 @@ mod tests {
             moment(4)
         );
         // The Kolmogorov-Smirnov distance from the distribution, at some points.
-        for (place, share) in [(-2.0, 0.022_750), (-1.0, 0.158_655), (0.0, 0.5), (1.5, 0.933_193)] {
-            let below = values.iter().filter(|value| **value < place).count() as f64 / 400_001.0;
-            assert!((below - share).abs() < 0.003, "{below} below {place}");
+        for (bound, share) in [(-2.0, 0.022_750), (-1.0, 0.158_655), (0.0, 0.5), (1.5, 0.933_193)] {
+            let below = values.iter().filter(|value| **value < bound).count() as f64 / 400_001.0;
+            assert!((below - share).abs() < 0.003, "{below} below {bound}");
         }
         // Neighbouring numbers, and the two numbers of a pair, are uncorrelated.
         for apart in [1, BLOCK, 2 * BLOCK] {
@@ -139,13 +139,13 @@ mod tests {
 
     #[test]
     fn numbers_depend_on_the_seed_alone() {
-        let made = |seed| {
+        let numbers = |seed| {
             let mut values = [0.0; 100];
             normal(seed, 0, &mut values);
             values
         };
-        assert_eq!(made(1), made(1));
-        assert_ne!(made(1), made(2));
+        assert_eq!(numbers(1), numbers(1));
+        assert_ne!(numbers(1), numbers(2));
         let mut values = [0.0; 1000];
         uniform(3, &mut values);
         assert!(values.iter().all(|value| (-1.0..1.0).contains(value)));

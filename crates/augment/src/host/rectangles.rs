@@ -31,9 +31,9 @@ pub(super) fn paste(bytes: &mut [u8], shape: [usize; 4], pixel: usize, cuts: &[C
     let mut taken = taken.as_slice();
     for cut in cuts {
         for line in lines(cut.to, cut.sample, shape, pixel) {
-            let (line_taken, rest) = taken.split_at(line.len());
+            let (line_taken, remaining) = taken.split_at(line.len());
             bytes[line].copy_from_slice(line_taken);
-            taken = rest;
+            taken = remaining;
         }
     }
     Ok(())
@@ -100,8 +100,8 @@ pub(super) fn chosen(
         let all = theirs_labels.iter().copied().enumerate();
         all.filter(|(pixel, label)| wanted(*pixel, *label)).map(|(pixel, _)| pixel).collect()
     };
-    if let Some(label) = what.given[sample] {
-        return Ok(pixels(&|_, one| one == label));
+    if let Some(label) = what.fixed[sample] {
+        return Ok(pixels(&|_, candidate| candidate == label));
     }
     let valid = valid.map(Layer::first).transpose()?;
     let counts = |pixel: usize, label: i64| {
@@ -115,7 +115,7 @@ pub(super) fn chosen(
     let Some(label) = labels.get(wanted.min(labels.len().saturating_sub(1))) else {
         return Ok(Vec::new());
     };
-    Ok(pixels(&|pixel, one| one == *label && counts(pixel, one)))
+    Ok(pixels(&|pixel, candidate| candidate == *label && counts(pixel, candidate)))
 }
 
 /// The different labels of pixels, from the smallest.
@@ -126,12 +126,12 @@ fn distinct(pixels: impl Iterator<Item = (usize, i64)>) -> Vec<i64> {
     let mut labels = Vec::new();
     for (_, label) in pixels {
         match usize::try_from(label).ok().and_then(|label| small.get_mut(label)) {
-            Some(there) => *there = true,
+            Some(present) => *present = true,
             None if labels.last() != Some(&label) => labels.push(label),
             None => {}
         }
     }
-    labels.extend((0..).zip(&small).filter(|(_, there)| **there).map(|(label, _)| label));
+    labels.extend((0..).zip(&small).filter(|(_, present)| **present).map(|(label, _)| label));
     labels.sort_unstable();
     labels.dedup();
     labels

@@ -89,8 +89,8 @@ pub(super) fn mix<T: Element>(workers: &Workers, out: &mut [T], rows: [&[T]; 2],
             T::add(&mut sums, &row[number * MIXED..][..out.len()], weight);
         }
         if !T::NARROWER {
-            let finite = |row: &[T], place: usize| row[number * MIXED + place].load().is_finite();
-            settle(&mut sums, |place| rows.into_iter().all(|row| finite(row, place)));
+            let finite = |row: &[T], index: usize| row[number * MIXED + index].load().is_finite();
+            settle(&mut sums, |index| rows.into_iter().all(|row| finite(row, index)));
         }
         T::round_all(out, &sums);
     });

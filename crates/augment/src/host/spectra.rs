@@ -126,9 +126,9 @@ impl<W: Wide> Map<W> {
         let mut values = vec![W::ZERO; piece.len()];
         T::load_all(piece, &mut values);
         // Several pixels at a time, so that each row of the map is read once for all of them.
-        const TOGETHER: usize = 16;
-        let mut sums = vec![W::ZERO; TOGETHER * bands];
-        for (number, group) in values.chunks(TOGETHER * bands).enumerate() {
+        const GROUP_PIXELS: usize = 16;
+        let mut sums = vec![W::ZERO; GROUP_PIXELS * bands];
+        for (number, group) in values.chunks(GROUP_PIXELS * bands).enumerate() {
             for sum in sums.chunks_exact_mut(bands) {
                 sum.copy_from_slice(&self.offset);
             }
@@ -156,8 +156,8 @@ impl<W: Wide> Map<W> {
                 pixels.for_each(|(spectrum, sum)| self.settle(spectrum, sum));
             }
             let pixels = sums.chunks_exact(bands).take(group.len() / bands);
-            for (place, sum) in pixels.enumerate() {
-                let pixel = number * TOGETHER + place;
+            for (index, sum) in pixels.enumerate() {
+                let pixel = number * GROUP_PIXELS + index;
                 if takes(pixel) {
                     let into = &mut piece[pixel * bands..][..bands];
                     if CARE { T::store_all(into, sum) } else { T::round_all(into, sum) }

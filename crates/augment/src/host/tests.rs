@@ -41,7 +41,7 @@ fn each<const N: usize>(bytes: &[u8], of: impl Fn([u8; N]) -> f64) -> Vec<f64> {
 }
 
 fn some(count: usize, seed: usize) -> Vec<f64> {
-    (0..count).map(|place| ((place * 7919 + seed * 104_729) % 509) as f64 / 256.0 - 0.5).collect()
+    (0..count).map(|index| ((index * 7919 + seed * 104_729) % 509) as f64 / 256.0 - 0.5).collect()
 }
 
 /// The largest allowed difference from the float64 result for this type.
@@ -56,10 +56,10 @@ fn tolerance(element: ElementType) -> f64 {
 
 fn near(have: &[f64], want: &[f64], tolerance: f64, what: &str) {
     assert_eq!(have.len(), want.len(), "{what}");
-    for (place, (have, want)) in have.iter().zip(want).enumerate() {
+    for (index, (have, want)) in have.iter().zip(want).enumerate() {
         let near = (have - want).abs() <= tolerance * want.abs().max(1.0);
         let alike = have.is_nan() && want.is_nan() || have == want;
-        assert!(near || alike, "{what}: {have} for {want} at {place}");
+        assert!(near || alike, "{what}: {have} for {want} at {index}");
     }
 }
 
@@ -68,7 +68,7 @@ fn batch(element: ElementType) -> Images<Array> {
     let [samples, rows, columns, _] = SHAPE;
     let image = array(&some(SHAPE.iter().product(), 1), &SHAPE, element).permuted(&[0, 3, 1, 2]);
     let labels: Vec<f64> =
-        (0..samples * rows * columns).map(|place| (place / 4 * 5 % 7) as f64).collect();
+        (0..samples * rows * columns).map(|index| (index / 4 * 5 % 7) as f64).collect();
     let labels = array(&labels, &[samples, rows, columns], ElementType::U8);
     Images::new(image, vec![Mask { name: "labels".to_owned(), labels }])
 }
@@ -103,9 +103,9 @@ fn bands_and_spectra_are_computed_once_in_the_wider_type() {
         let want: Vec<f64> = before
             .iter()
             .enumerate()
-            .map(|(place, value)| {
+            .map(|(index, value)| {
                 let (mean, std) =
-                    [(0.1, 1.0), (0.2, 2.0), (0.3, 0.5), (0.0, 1.0), (0.5, 4.0)][place % 5];
+                    [(0.1, 1.0), (0.2, 2.0), (0.3, 0.5), (0.0, 1.0), (0.5, 4.0)][index % 5];
                 (1.5 * value + 0.25 - mean) / std
             })
             .collect();
@@ -138,7 +138,7 @@ fn bands_and_spectra_are_computed_once_in_the_wider_type() {
         ] {
             let (done, _) = augmented(json!([{"op": op, "p": 1.0}]), &images);
             let mut want = before.clone();
-            want.chunks_exact_mut(5).for_each(|one| spectrum::normalize(one, norm));
+            want.chunks_exact_mut(5).for_each(|spectrum| spectrum::normalize(spectrum, norm));
             near(&inner(&done.image), &want, tolerance(element), op);
         }
     }
@@ -155,8 +155,8 @@ fn blurs_ramps_and_mixes_are_what_their_formulas_say() {
         };
         let each = |of: &dyn Fn(usize, usize, usize, usize) -> f64| -> Vec<f64> {
             (0..before.len())
-                .map(|place| {
-                    let (pixel, band) = (place / bands, place % bands);
+                .map(|index| {
+                    let (pixel, band) = (index / bands, index % bands);
                     of(pixel / columns / rows, pixel / columns % rows, pixel % columns, band)
                 })
                 .collect()
@@ -166,10 +166,10 @@ fn blurs_ramps_and_mixes_are_what_their_formulas_say() {
             &images,
         );
         let (down, across) = (gaussian(0.8, 1), gaussian(0.8, 2));
-        let mirrored = |place: i64, size: usize| {
+        let mirrored = |position: i64, size: usize| {
             let last = size as i64 - 1;
-            let place = place.abs();
-            (if place > last { 2 * last - place } else { place }) as usize
+            let position = position.abs();
+            (if position > last { 2 * last - position } else { position }) as usize
         };
         let want = each(&|sample, row, column, band| {
             let mut sum = 0.0;
@@ -192,7 +192,7 @@ fn blurs_ramps_and_mixes_are_what_their_formulas_say() {
             (1.0 - share) * at(sample, row, column, band) + share * at(partner, row, column, band)
         });
         near(&inner(&done.image), &want, tolerance(element), "mixup");
-        let mut labels: Vec<f32> = (0..6).map(|place| place as f32).collect();
+        let mut labels: Vec<f32> = (0..6).map(|index| index as f32).collect();
         mixed.labels(&mut labels, 2).unwrap();
         let (partner, share) = (mixed.partners[0], mixed.shares[0] as f32);
         assert!((labels[0] - 2.0 * partner as f32 * share).abs() < 1e-6);
@@ -203,7 +203,7 @@ fn blurs_ramps_and_mixes_are_what_their_formulas_say() {
         host.ramp(&mut held, &[Some([0.25, -0.5]), None, Some([0.0, 0.125])]).unwrap();
         let want = each(&|sample, row, column, band| {
             let [across, down] = [[0.25, -0.5], [0.0, 0.0], [0.0, 0.125]][sample];
-            let along = |place: usize, size: usize| 2.0 * place as f64 / (size as f64 - 1.0) - 1.0;
+            let along = |index: usize, size: usize| 2.0 * index as f64 / (size as f64 - 1.0) - 1.0;
             let factor = 1.0 + across * along(column, columns) + down * along(row, rows);
             at(sample, row, column, band) * factor
         });
@@ -225,7 +225,7 @@ fn pixels_of_labels_are_taken_from_the_batch_as_it_was() {
         valid: None,
         donors: vec![Some(1), Some(2), None],
         picks: vec![0.999_999_99, 0.0, 0.0],
-        given: vec![None, Some(4), None],
+        fixed: vec![None, Some(4), None],
         excluded: vec![6, 0],
     };
     let chosen = host.choose(&mask, None, &what).unwrap();
@@ -301,18 +301,19 @@ fn threads_and_neighbours_change_nothing() {
             let again = pipeline.augment(&Host::new(threads), &images, 2, &keys()).unwrap().0;
             assert_eq!(inner(&again.image), inner(&whole.image));
         }
-        for place in 0..SHAPE[0] {
-            let one = Images::new(
-                images.image.narrowed(0, place, 1),
+        for index in 0..SHAPE[0] {
+            let single = Images::new(
+                images.image.narrowed(0, index, 1),
                 vec![Mask {
                     name: "labels".to_owned(),
-                    labels: images.masks[0].labels.narrowed(0, place, 1),
+                    labels: images.masks[0].labels.narrowed(0, index, 1),
                 }],
             );
-            let alone = pipeline.augment(&Host::new(2), &one, 2, &keys()[place..=place]).unwrap().0;
-            let theirs = whole.image.narrowed(0, place, 1);
-            assert_eq!(inner(&alone.image), inner(&theirs), "{element} {place}");
-            let theirs = whole.masks[0].labels.narrowed(0, place, 1);
+            let alone =
+                pipeline.augment(&Host::new(2), &single, 2, &keys()[index..=index]).unwrap().0;
+            let theirs = whole.image.narrowed(0, index, 1);
+            assert_eq!(inner(&alone.image), inner(&theirs), "{element} {index}");
+            let theirs = whole.masks[0].labels.narrowed(0, index, 1);
             assert_eq!(numbers(&alone.masks[0].labels), numbers(&theirs));
         }
     }
@@ -340,14 +341,16 @@ fn images_in_any_order_in_memory_are_taken() {
     assert!(planes.is_contiguous() && !images.image.is_contiguous());
     let other = Images::new(planes, images.masks.clone());
     let ops = json!([{"op": "affine", "degrees": 30, "p": 1.0}, {"op": "l1_normalize"}]);
-    let (one, two) = (augmented(ops.clone(), &images).0, augmented(ops, &other).0);
-    assert_eq!(numbers(&one.image), numbers(&two.image));
+    let (first, second) = (augmented(ops.clone(), &images).0, augmented(ops, &other).0);
+    assert_eq!(numbers(&first.image), numbers(&second.image));
 }
 
 #[test]
 fn images_are_prepared_in_the_order_that_is_documented() {
     let values: Vec<f64> = some(2 * 3 * 4 * 5, 3);
-    for (stored, wanted) in FLOATS.into_iter().flat_map(|one| FLOATS.map(|other| (one, other))) {
+    for (stored, wanted) in
+        FLOATS.into_iter().flat_map(|stored| FLOATS.map(|wanted| (stored, wanted)))
+    {
         let mut values = values.clone();
         values[7] = f64::NAN;
         let stored = array(&values, &[2, 3, 4, 5], stored);
@@ -382,8 +385,8 @@ fn images_are_prepared_in_the_order_that_is_documented() {
                     Normalized::Spectra(norm) => spectrum::normalize(spectrum, *norm),
                     Normalized::Not => {}
                 }
-                let known = |value: &mut f64| *value = if value.is_nan() { -1.0 } else { *value };
-                spectrum.iter_mut().for_each(known);
+                let fill = |value: &mut f64| *value = if value.is_nan() { -1.0 } else { *value };
+                spectrum.iter_mut().for_each(fill);
             }
             let tolerance = tolerance(wanted).max(if stored.element() == ElementType::F64 {
                 0.0

@@ -83,13 +83,13 @@ fn each_row<T: Copy + Send + Sync>(
     let line = plan.to_columns * plan.values;
     let all = plan.rows * plan.columns * plan.values;
     workers.each(into, line, |number, out| {
-        let (place, row) = (number / plan.to_rows, number % plan.to_rows);
-        let from = &from[place * all..][..all];
-        match &plan.job.moves[place] {
+        let (index, row) = (number / plan.to_rows, number % plan.to_rows);
+        let from = &from[index * all..][..all];
+        match &plan.job.moves[index] {
             Resampling::Keep => out.copy_from_slice(&from[row * line..][..line]),
             Resampling::Places(whole) => put(from, plan, whole, row, out),
             Resampling::Sample(source) => {
-                sample(from, &Places::new(plan, source, plan.fields[place].as_deref()), row, out);
+                sample(from, &Places::new(plan, source, plan.fields[index].as_deref()), row, out);
             }
         }
     });
@@ -99,9 +99,9 @@ fn each_row<T: Copy + Send + Sync>(
 fn put<T: Copy>(from: &[T], plan: WarpArguments<'_>, whole: &Whole, row: usize, out: &mut [T]) {
     let WarpArguments { columns, values, .. } = plan;
     let at = |column: usize| {
-        let place =
+        let coordinate =
             |map: [i64; 3]| (map[0] * column as i64 + map[1] * row as i64 + map[2]) as usize;
-        (place(whole.y) * columns + place(whole.x)) * values
+        (coordinate(whole.y) * columns + coordinate(whole.x)) * values
     };
     if whole.x[0] == 1 {
         out.copy_from_slice(&from[at(0)..][..out.len()]);
@@ -133,9 +133,9 @@ impl<'a> Places<'a> {
     fn at(&self, row: usize, column: usize) -> [f64; 2] {
         let (mut x, mut y) = (column as f64, row as f64);
         if let Some(field) = self.field {
-            let place = row * self.plan.to_columns + column;
-            x += f64::from(field[place]);
-            y += f64::from(field[place + self.plan.to_rows * self.plan.to_columns]);
+            let index = row * self.plan.to_columns + column;
+            x += f64::from(field[index]);
+            y += f64::from(field[index + self.plan.to_rows * self.plan.to_columns]);
         }
         let m = &self.map.0;
         let [mut px, mut py] =
@@ -172,19 +172,19 @@ fn reflected(p: f64, size: usize, align_corners: bool) -> f64 {
         return p;
     }
     let p = (p - low).abs();
-    let (rest, turns) = (p % span, (p / span).floor());
-    let inside = if turns % 2.0 == 0.0 { rest + low } else { span - rest + low };
+    let (remainder, turns) = (p % span, (p / span).floor());
+    let inside = if turns % 2.0 == 0.0 { remainder + low } else { span - remainder + low };
     inside.max(0.0).min(last)
 }
 
 /// Positions this close to the centre of a pixel are at its centre. Maps are rounded, and would otherwise give its
 /// neighbours weights of 1e-16.
-const NEAR: f64 = 1.0 / (1u64 << 32) as f64;
+const CENTRE_TOLERANCE: f64 = 1.0 / (1u64 << 32) as f64;
 
 /// The pixel at or before a position, and how far the position is from it: from 0 to less than 1.
 fn split(p: f64) -> (f64, f64) {
     let (near, before) = (p.round_ties_even(), p.floor());
-    if (p - near).abs() <= NEAR { (near, 0.0) } else { (before, p - before) }
+    if (p - near).abs() <= CENTRE_TOLERANCE { (near, 0.0) } else { (before, p - before) }
 }
 
 /// The pixels along one axis that have a weight other than 0.
@@ -197,9 +197,9 @@ struct Taps {
 impl Taps {
     fn along(first: i64, part: f64, size: usize) -> Self {
         let mut taps = Self { places: [0; 2], weights: [0.0; 2], count: 0 };
-        for (place, weight) in [(first, 1.0 - part), (first.saturating_add(1), part)] {
-            if weight != 0.0 && (0..size as i64).contains(&place) {
-                (taps.places[taps.count], taps.weights[taps.count]) = (place as usize, weight);
+        for (pixel, weight) in [(first, 1.0 - part), (first.saturating_add(1), part)] {
+            if weight != 0.0 && (0..size as i64).contains(&pixel) {
+                (taps.places[taps.count], taps.weights[taps.count]) = (pixel as usize, weight);
                 taps.count += 1;
             }
         }
@@ -246,17 +246,17 @@ fn blend<T: Element>(
         return;
     }
     let mut taps: [(&[T], f64); 4] = [(&[], 0.0); 4];
-    for (tap, place) in taps.iter_mut().zip(0..count) {
-        let (x, y) = (place % across.count, place / across.count);
+    for (tap, index) in taps.iter_mut().zip(0..count) {
+        let (x, y) = (index % across.count, index / across.count);
         *tap = (pixel(across.places[x], down.places[y]), across.weights[x] * down.weights[y]);
     }
     let missing = 1.0 - across.weight() * down.weight();
-    let rest = if missing == 0.0 { NEGATIVE_ZERO } else { base * missing };
-    let [(one, weight), (other, part), third, last] = taps;
+    let outside = if missing == 0.0 { NEGATIVE_ZERO } else { base * missing };
+    let [(first, weight), (second, part), third, last] = taps;
     match count {
-        1 if weight == 1.0 => out.copy_from_slice(one),
-        1 => T::blend(out, [one], [weight], rest),
-        2 => T::blend(out, [one, other], [weight, part], rest),
-        _ => T::blend(out, taps.map(|tap| tap.0), [weight, part, third.1, last.1], rest),
+        1 if weight == 1.0 => out.copy_from_slice(first),
+        1 => T::blend(out, [first], [weight], outside),
+        2 => T::blend(out, [first, second], [weight, part], outside),
+        _ => T::blend(out, taps.map(|tap| tap.0), [weight, part, third.1, last.1], outside),
     }
 }

@@ -75,9 +75,9 @@ impl Workers {
     ) {
         let (sample, piece) = (sample.max(1), piece.max(1));
         let alone = |out: &mut [T]| {
-            for (place, out) in out.chunks_mut(sample).enumerate() {
+            for (index, out) in out.chunks_mut(sample).enumerate() {
                 let pieces = out.chunks_mut(piece).enumerate();
-                pieces.for_each(|(number, piece)| work(place, number, piece));
+                pieces.for_each(|(number, piece)| work(index, number, piece));
             }
         };
         if self.count == 1 || out.len() < FEW {
@@ -85,9 +85,9 @@ impl Workers {
         }
         let shared = &mut *out;
         let done = self.run(|| {
-            shared.par_chunks_mut(sample).enumerate().for_each(|(place, out)| {
+            shared.par_chunks_mut(sample).enumerate().for_each(|(index, out)| {
                 let pieces = out.par_chunks_mut(piece).enumerate();
-                pieces.for_each(|(number, piece)| work(place, number, piece));
+                pieces.for_each(|(number, piece)| work(index, number, piece));
             });
         });
         if done.is_none() {
@@ -111,7 +111,7 @@ mod tests {
                     piece.iter_mut().for_each(|value| *value += number);
                 });
             }
-            assert!(out.iter().enumerate().all(|(place, value)| *value == 2 * (place / 1000)));
+            assert!(out.iter().enumerate().all(|(index, value)| *value == 2 * (index / 1000)));
             workers.each_of(&mut out, 50_000, 7000, |sample, number, piece| {
                 let last = if sample == 2 { 0 } else { 7 };
                 assert_eq!(

@@ -110,11 +110,11 @@ impl Default for Transplant {
 }
 
 impl Transplant {
-    /// The donor of the sample at `place`.
-    fn donor(&self, place: usize, samples: usize) -> usize {
+    /// The donor of the sample at `index`.
+    fn donor(&self, index: usize, samples: usize) -> usize {
         match self.direction {
-            Direction::Prev => (place + samples - 1) % samples,
-            Direction::Next => (place + 1) % samples,
+            Direction::Prev => (index + samples - 1) % samples,
+            Direction::Next => (index + 1) % samples,
         }
     }
 }
@@ -126,21 +126,21 @@ impl Augmentation for Transplant {
 
     fn draw(
         &self,
-        BatchPosition { place, samples, .. }: BatchPosition,
+        BatchPosition { index, samples, .. }: BatchPosition,
         random: &mut Random,
     ) -> Result<Drawn> {
-        let donor = self.donor(place, samples);
+        let donor = self.donor(index, samples);
         Ok(Drawn::Transplant { donor, pick: random.unit(), label: None })
     }
 
     fn applies(
         &self,
         by_chance: bool,
-        BatchPosition { place, samples, .. }: BatchPosition,
+        BatchPosition { index, samples, .. }: BatchPosition,
     ) -> bool {
         match self.count {
             Count::Bernoulli => by_chance,
-            Count::Fixed => self.donor(place, samples) < (self.p * samples as f64) as usize,
+            Count::Fixed => self.donor(index, samples) < (self.p * samples as f64) as usize,
         }
     }
 
@@ -173,17 +173,17 @@ impl Single for Transplant {
             valid: self.valid.clone(),
             donors: vec![None; samples],
             picks: vec![0.0; samples],
-            given: vec![None; samples],
+            fixed: vec![None; samples],
             excluded: self.excluded_labels.clone(),
         };
-        for (sample, one) in applied(drawn) {
-            let Drawn::Transplant { donor, pick, label } = one else {
-                return Err(one.misfit(op.name()));
+        for (sample, parameters) in applied(drawn) {
+            let Drawn::Transplant { donor, pick, label } = parameters else {
+                return Err(parameters.misfit(op.name()));
             };
             check_donor(*donor, samples)?;
             transplanting.donors[sample] = Some(*donor);
             transplanting.picks[sample] = *pick as f32;
-            transplanting.given[sample] = *label;
+            transplanting.fixed[sample] = *label;
         }
         Ok(Operation::Transplant(transplanting))
     }
@@ -234,9 +234,9 @@ impl Single for CutMix {
     fn pass(&self, op: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Operation> {
         let mut mixed = Mixed::nobody(drawn.len());
         let mut cuts = Vec::new();
-        for (sample, one) in applied(drawn) {
-            let Drawn::CutMix { donor, x, y, width, height, lambda } = one else {
-                return Err(one.misfit(op.name()));
+        for (sample, parameters) in applied(drawn) {
+            let Drawn::CutMix { donor, x, y, width, height, lambda } = parameters else {
+                return Err(parameters.misfit(op.name()));
             };
             check_donor(*donor, drawn.len())?;
             (mixed.partners[sample], mixed.shares[sample]) = (*donor, *lambda);
@@ -282,8 +282,10 @@ impl Augmentation for MixUp {
 impl Single for MixUp {
     fn pass(&self, op: &Op, drawn: &[Option<Drawn>], _: Frame) -> Result<Operation> {
         let mut mixed = Mixed::nobody(drawn.len());
-        for (sample, one) in applied(drawn) {
-            let Drawn::MixUp { donor, lambda } = one else { return Err(one.misfit(op.name())) };
+        for (sample, parameters) in applied(drawn) {
+            let Drawn::MixUp { donor, lambda } = parameters else {
+                return Err(parameters.misfit(op.name()));
+            };
             check_donor(*donor, drawn.len())?;
             (mixed.partners[sample], mixed.shares[sample]) = (*donor, *lambda);
         }

@@ -50,14 +50,14 @@ pub(crate) trait Augmentation {
     }
 
     /// Draws parameters for one sample.
-    fn draw(&self, place: BatchPosition, random: &mut Random) -> Result<Drawn> {
-        let _ = (place, random);
+    fn draw(&self, position: BatchPosition, random: &mut Random) -> Result<Drawn> {
+        let _ = (position, random);
         Ok(Drawn::Plain)
     }
 
     /// Whether it is applied to a sample. `by_chance` is the result of the random draw.
-    fn applies(&self, by_chance: bool, place: BatchPosition) -> bool {
-        let _ = place;
+    fn applies(&self, by_chance: bool, position: BatchPosition) -> bool {
+        let _ = position;
         by_chance
     }
 
@@ -247,7 +247,7 @@ pub(crate) struct Draw<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchPosition {
     /// Index in the batch.
-    pub place: usize,
+    pub index: usize,
     /// Number of samples in the batch.
     pub samples: usize,
     /// Index of its donor, if samples are mixed.
@@ -324,9 +324,9 @@ impl Op {
             return Ok(None);
         }
         self.options().check_draws(frame)?;
-        let place = BatchPosition { place: 0, samples: 1, donor: 0, frame };
+        let position = BatchPosition { index: 0, samples: 1, donor: 0, frame };
         let mut random = Random::keyed(Stream::Augment, [0; 5]);
-        self.options().draw(place, &mut random).map(Some)
+        self.options().draw(position, &mut random).map(Some)
     }
 
     /// Draws parameters for all samples of a batch; `None` for samples it is not applied to.
@@ -334,25 +334,25 @@ impl Op {
         let (options, samples) = (self.options(), draw.samples.len());
         let donors = if self.mixes_images() { draw.donors() } else { vec![0; samples] };
         (0..samples)
-            .map(|place| {
-                let mut random = draw.random(place);
+            .map(|index| {
+                let mut random = draw.random(index);
                 // Draw this number first, so that it does not depend on the parameters that are drawn.
                 let by_chance = random.unit() < self.p();
-                let place =
-                    BatchPosition { place, samples, donor: donors[place], frame: draw.frame };
-                let on = options.applies(by_chance, place);
+                let position =
+                    BatchPosition { index, samples, donor: donors[index], frame: draw.frame };
+                let on = options.applies(by_chance, position);
                 if options.draws_for_batches() {
                     random = draw.random_of_batch();
                 }
-                on.then(|| options.draw(place, &mut random)).transpose()
+                on.then(|| options.draw(position, &mut random)).transpose()
             })
             .collect()
     }
 }
 
 impl Draw<'_> {
-    fn random(&self, place: usize) -> Random {
-        let SampleKey { sample, repeat } = self.samples[place];
+    fn random(&self, index: usize) -> Random {
+        let SampleKey { sample, repeat } = self.samples[index];
         let [seed, epoch] = self.key;
         Random::keyed(Stream::Augment, [seed, epoch, sample as u64, repeat, self.op as u64])
     }

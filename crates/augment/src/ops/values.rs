@@ -477,8 +477,8 @@ impl Bands for BandNoise {
 
 /// Weights of a Gaussian at -reach … reach, with a sum of 1.
 pub(crate) fn gaussian(sigma: f64, reach: usize) -> Vec<f64> {
-    let at = |place: usize| {
-        let distance = place as f64 - reach as f64;
+    let at = |index: usize| {
+        let distance = index as f64 - reach as f64;
         if sigma > 0.0 {
             (-distance * distance / (2.0 * sigma * sigma)).exp()
         } else {
@@ -490,11 +490,11 @@ pub(crate) fn gaussian(sigma: f64, reach: usize) -> Vec<f64> {
     weights.into_iter().map(|weight| weight / sum).collect()
 }
 
-/// The pixel at `place` - `reach`, mirrored at the outermost of `size` pixels.
-pub(crate) fn mirrored(place: usize, reach: usize, size: usize) -> usize {
+/// The pixel at `position` - `reach`, mirrored at the outermost of `size` pixels.
+pub(crate) fn mirrored(position: usize, reach: usize, size: usize) -> usize {
     let last = size as i64 - 1;
-    let place = (place as i64 - reach as i64).abs();
-    (if place > last { 2 * last - place } else { place }).max(0) as usize
+    let position = (position as i64 - reach as i64).abs();
+    (if position > last { 2 * last - position } else { position }).max(0) as usize
 }
 
 impl Default for SpectralShift {
@@ -523,8 +523,8 @@ impl Augmentation for SpectralShift {
 
 impl Spectra for SpectralShift {
     fn weights(&self, value: f64, band: usize, bands: usize) -> Vec<(f64, f64)> {
-        let place = (band as f64 + value).clamp(0.0, bands as f64 - 1.0);
-        vec![(place.floor(), 1.0 - place.fract()), (place.floor() + 1.0, place.fract())]
+        let position = (band as f64 + value).clamp(0.0, bands as f64 - 1.0);
+        vec![(position.floor(), 1.0 - position.fract()), (position.floor() + 1.0, position.fract())]
     }
 }
 

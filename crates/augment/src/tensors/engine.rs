@@ -15,7 +15,7 @@ pub struct TensorEngine<T: Tensors>(pub T);
 
 /// Maximum number of elements that are computed at once. Intermediate results of float16 images are float32, and for a
 /// whole batch they would take several times its memory. A larger sample is computed alone.
-const AT_ONCE: usize = 1 << 25;
+const MAX_ELEMENTS: usize = 1 << 25;
 
 /// The element type in which values are computed.
 pub(super) fn wide(element: ElementType) -> ElementType {
@@ -27,13 +27,13 @@ impl<T: Tensors> TensorEngine<T> {
     pub(super) fn settle(
         &self,
         part: &T::Tensor,
-        made: &T::Tensor,
+        computed: &T::Tensor,
         element: ElementType,
     ) -> Result<()> {
         let t = &self.0;
         let finite = t.with(Binary::Le, &t.unary(Unary::Abs, part)?, element.greatest())?;
-        let made = t.r#where(&finite, &self.clamped(made, element)?, made)?;
-        t.copy_(part, &made)
+        let computed = t.r#where(&finite, &self.clamped(computed, element)?, computed)?;
+        t.copy_(part, &computed)
     }
 
     /// Values clamped to the range of a type; NaN stays.
@@ -153,12 +153,12 @@ impl<T: Tensors> TensorEngine<T> {
         mut work: impl FnMut(&T::Tensor, &[&W]) -> Result<()>,
     ) -> Result<()> {
         self.own(held)?;
-        let there: Vec<(usize, &W)> = what
+        let affected: Vec<(usize, &W)> = what
             .iter()
             .enumerate()
             .filter_map(|(sample, what)| Some((sample, what.as_ref()?)))
             .collect();
-        for block in there.chunks(self.at_once(held, values)) {
+        for block in affected.chunks(self.at_once(held, values)) {
             let (samples, what): (Vec<usize>, Vec<&W>) = block.iter().copied().unzip();
             self.change(&held.array, &samples, |part| work(part, &what))?;
         }
@@ -173,7 +173,7 @@ impl<T: Tensors> TensorEngine<T> {
     /// Number of samples to compute at once, if each needs memory for `values` values per pixel.
     pub(super) fn at_once(&self, held: &BatchArray<T::Tensor>, values: usize) -> usize {
         let [_, rows, columns, _] = held.shape;
-        (AT_ONCE / (rows * columns * values).max(1)).max(1)
+        (MAX_ELEMENTS / (rows * columns * values).max(1)).max(1)
     }
 }
 
@@ -211,9 +211,9 @@ impl<T: Tensors> Engine for TensorEngine<T> {
             }
             _ => return Err(Error::bug(format!("an array of shape {shape:?} on its way"))),
         };
-        let there = self.0.is_contiguous(&turned)?;
+        let contiguous = self.0.is_contiguous(&turned)?;
         let array = self.0.reshape(&self.0.contiguous(&turned)?, &inner)?;
-        Ok(BatchArray { array, shape: inner, element, ours: overwrite || !there })
+        Ok(BatchArray { array, shape: inner, element, ours: overwrite || !contiguous })
     }
 
     fn give(&self, held: &BatchArray<T::Tensor>, layered: bool) -> Result<T::Tensor> {

@@ -1,7 +1,6 @@
 //! Our own kernels, which replace a library's operations where they are available: moving pixels, smoothing fields of
-//! displacements, copying and filling rectangles, applying factors and summands to bands, blurring, drawing noise. Each function returns whether it did
-//! the work.
-//! float64 is left to the operations.
+//! displacements, copying and filling rectangles, applying factors and summands to bands, blurring, drawing noise. Each
+//! function returns whether it did the work. float64 is left to the operations.
 
 use std::ops::Range;
 
@@ -51,13 +50,13 @@ fn whole(number: usize) -> Option<i32> {
 }
 
 impl Sample {
-    fn new(place: usize, map: &Matrix, bounds: [f64; 4]) -> Self {
+    fn new(index: usize, map: &Matrix, bounds: [f64; 4]) -> Self {
         let mut numbers = [0.0; 9];
         numbers.iter_mut().zip(map.0.as_flattened()).for_each(|(to, from)| *to = *from as f32);
         Self {
             map: numbers,
             bounds: bounds.map(|bound| bound as f32),
-            place: place as i32,
+            place: index as i32,
             field: -1,
         }
     }
@@ -109,16 +108,16 @@ impl<T: Tensors> TensorEngine<T> {
         // Samples that are interpolated, and samples whose pixels are copied.
         let (mut between, mut pixel) = (Vec::new(), Vec::new());
         let mut affine = true;
-        for (place, step) in job.moves.iter().enumerate() {
+        for (index, step) in job.moves.iter().enumerate() {
             match step {
-                Resampling::Keep => pixel.push(Sample::new(place, &Matrix::IDENTITY, frame)),
-                Resampling::Places(map) => pixel.push(Sample::new(place, &matrix(map), frame)),
+                Resampling::Keep => pixel.push(Sample::new(index, &Matrix::IDENTITY, frame)),
+                Resampling::Places(map) => pixel.push(Sample::new(index, &matrix(map), frame)),
                 Resampling::Sample(source) => {
                     let map = job.map(source);
                     affine &= map.is_affine();
-                    let mut sample = Sample::new(place, map, source.bounds.unwrap_or(frame));
+                    let mut sample = Sample::new(index, map, source.bounds.unwrap_or(frame));
                     if source.elastic.is_some() {
-                        sample.field = place as i32;
+                        sample.field = index as i32;
                     }
                     if job.nearest() { &mut pixel } else { &mut between }.push(sample);
                 }
@@ -443,7 +442,7 @@ fn numbers(
 fn drawn(seeds: &[Option<u64>]) -> Vec<([Drawn; DRAWN], u32)> {
     let all: Vec<Drawn> = (0..)
         .zip(seeds)
-        .filter_map(|(place, seed)| Some(Drawn { seed: (*seed)?, place }))
+        .filter_map(|(index, seed)| Some(Drawn { seed: (*seed)?, place: index }))
         .collect();
     let call = |some: &[Drawn]| {
         let mut samples = [Drawn::default(); DRAWN];
@@ -455,9 +454,9 @@ fn drawn(seeds: &[Option<u64>]) -> Vec<([Drawn; DRAWN], u32)> {
 
 /// A number as an element, repeated to fill the widest vector.
 fn repeated(number: f64, element: ElementType) -> [u8; WIDEST] {
-    let one = bytes_of(number, number as i64, element);
+    let bytes = bytes_of(number, number as i64, element);
     let mut all = [0; WIDEST];
-    all.chunks_exact_mut(one.len()).for_each(|place| place.copy_from_slice(&one));
+    all.chunks_exact_mut(bytes.len()).for_each(|slot| slot.copy_from_slice(&bytes));
     all
 }
 

@@ -51,14 +51,14 @@ impl<T: Tensors> TensorEngine<T> {
         let picks = self.numbers(&picks, &[samples, 1], ElementType::F32)?;
         let Picked { label: picked, any } =
             self.picked(&label, &counts, &picks, labels.element.whole_numbers())?;
-        // All pixels of a label that was given by hand count.
-        let by_hand = what.given.iter().map(|label| label.unwrap_or(0)).collect();
+        // All pixels of a label that was set by hand count.
+        let by_hand = what.fixed.iter().map(|label| label.unwrap_or(0)).collect();
         let by_hand = each(by_hand, ElementType::I64)?;
-        let is_given = yes(what.given.iter().map(Option::is_some).collect())?;
+        let is_fixed = yes(what.fixed.iter().map(Option::is_some).collect())?;
         let takes = yes(what.donors.iter().map(Option::is_some).collect())?;
-        let picked = t.r#where(&is_given, &by_hand, &picked)?;
-        let any = t.binary(Binary::LogicalOr, &any, &is_given)?;
-        let counts = t.binary(Binary::LogicalOr, &counts, &is_given)?;
+        let picked = t.r#where(&is_fixed, &by_hand, &picked)?;
+        let any = t.binary(Binary::LogicalOr, &any, &is_fixed)?;
+        let counts = t.binary(Binary::LogicalOr, &counts, &is_fixed)?;
         let taken = [any, takes, counts]
             .iter()
             .try_fold(t.binary(Binary::Eq, &label, &picked)?, |taken, also| {
@@ -93,12 +93,12 @@ impl<T: Tensors> TensorEngine<T> {
             let places = (most - least + 1) as usize;
             let index = t.binary(Binary::Sub, label, &whole(least)?)?;
             let index = t.r#where(counts, &index, &whole(places as i64)?)?;
-            let there = t.full(&[samples, places + 1], 0.0, ElementType::I64)?;
-            let there = t.narrow(&t.scatter(&there, 1, &index, 1.0)?, 1, 0, places)?;
-            let number = t.sum(&there, 1)?;
-            let reached = t.binary(Binary::Ge, &t.cumsum(&there, 1)?, &wanted(&number)?)?;
-            let place = t.argmax(&t.to(&reached, ElementType::I8)?, 1)?;
-            let label = t.binary(Binary::Add, &place, &whole(least)?)?;
+            let present = t.full(&[samples, places + 1], 0.0, ElementType::I64)?;
+            let present = t.narrow(&t.scatter(&present, 1, &index, 1.0)?, 1, 0, places)?;
+            let number = t.sum(&present, 1)?;
+            let reached = t.binary(Binary::Ge, &t.cumsum(&present, 1)?, &wanted(&number)?)?;
+            let index = t.argmax(&t.to(&reached, ElementType::I8)?, 1)?;
+            let label = t.binary(Binary::Add, &index, &whole(least)?)?;
             return Ok(Picked { label, any: t.with(Binary::Gt, &number, 0.0)? });
         }
         // Sorted, a label is new where it differs from the one before. The largest that counts stands for those that do not.
@@ -115,8 +115,8 @@ impl<T: Tensors> TensorEngine<T> {
         let rank = t.cumsum(&t.to(&new, ElementType::I64)?, 1)?;
         let number = t.with(Binary::Add, &t.narrow(&rank, 1, pixels - 2, 1)?, 1.0)?;
         // The wanted label is the largest of those up to its rank.
-        let there = t.binary(Binary::Lt, &rank, &wanted(&number)?)?;
-        Ok(Picked { label: t.amax(&t.r#where(&there, &later, &first)?, 1)?, any })
+        let up_to_rank = t.binary(Binary::Lt, &rank, &wanted(&number)?)?;
+        Ok(Picked { label: t.amax(&t.r#where(&up_to_rank, &later, &first)?, 1)?, any })
     }
 
     pub(super) fn transplanted(
@@ -134,8 +134,8 @@ impl<T: Tensors> TensorEngine<T> {
         for block in takers.chunks(self.at_once(held, held.shape[3])) {
             let (samples, donors): (Vec<usize>, Vec<usize>) = block.iter().copied().unzip();
             let (theirs, takes) = (self.part(&before, &donors)?, self.part(chosen, &samples)?);
-            self.change(&held.array, &samples, |place| {
-                self.0.copy_(place, &self.0.r#where(&takes, &theirs, place)?)
+            self.change(&held.array, &samples, |part| {
+                self.0.copy_(part, &self.0.r#where(&takes, &theirs, part)?)
             })?;
         }
         Ok(())
@@ -144,9 +144,9 @@ impl<T: Tensors> TensorEngine<T> {
     /// The samples that have no pixel left in the first layer: (samples, 1, 1, 1).
     pub(super) fn without_labels(&self, labels: &BatchArray<T::Tensor>) -> Result<T::Tensor> {
         let [samples, rows, columns, _] = labels.shape;
-        let there = self.0.with(Binary::Ne, &self.first_layer(labels)?, 0.0)?;
-        let there = self.0.reshape(&there, &[samples, rows * columns])?;
-        let lost = self.0.unary(Unary::LogicalNot, &self.0.any(&there, 1)?)?;
+        let labelled = self.0.with(Binary::Ne, &self.first_layer(labels)?, 0.0)?;
+        let labelled = self.0.reshape(&labelled, &[samples, rows * columns])?;
+        let lost = self.0.unary(Unary::LogicalNot, &self.0.any(&labelled, 1)?)?;
         self.0.reshape(&lost, &[samples, 1, 1, 1])
     }
 }

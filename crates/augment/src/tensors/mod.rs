@@ -87,14 +87,19 @@ pub trait Tensors {
     /// An operation on one tensor.
     fn unary(&self, op: Unary, tensor: &Self::Tensor) -> Result<Self::Tensor>;
     /// An operation on two tensors.
-    fn binary(&self, op: Binary, one: &Self::Tensor, other: &Self::Tensor) -> Result<Self::Tensor>;
+    fn binary(
+        &self,
+        op: Binary,
+        tensor: &Self::Tensor,
+        other: &Self::Tensor,
+    ) -> Result<Self::Tensor>;
     /// An operation on a tensor and a number.
     fn with(&self, op: Binary, tensor: &Self::Tensor, number: f64) -> Result<Self::Tensor>;
-    /// `where`: `one` if the condition is true, otherwise `other`.
+    /// `where`: `tensor` if the condition is true, otherwise `other`.
     fn r#where(
         &self,
         condition: &Self::Tensor,
-        one: &Self::Tensor,
+        tensor: &Self::Tensor,
         other: &Self::Tensor,
     ) -> Result<Self::Tensor>;
     /// `nan_to_num`, with replacements for NaN, infinity and negative infinity.
@@ -138,7 +143,7 @@ pub trait Tensors {
         weights: &Self::Tensor,
     ) -> Result<Self::Tensor>;
     /// `matmul`.
-    fn matmul(&self, one: &Self::Tensor, other: &Self::Tensor) -> Result<Self::Tensor>;
+    fn matmul(&self, tensor: &Self::Tensor, other: &Self::Tensor) -> Result<Self::Tensor>;
 
     /// `copy_`, which casts and broadcasts.
     fn copy_(&self, into: &Self::Tensor, from: &Self::Tensor) -> Result<()>;
@@ -155,7 +160,7 @@ pub trait Tensors {
         &self,
         op: Binary,
         into: &Self::Tensor,
-        one: &Self::Tensor,
+        tensor: &Self::Tensor,
         other: &Self::Tensor,
     ) -> Result<()>;
 }

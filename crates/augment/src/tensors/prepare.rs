@@ -17,24 +17,24 @@ impl<T: Tensors> TensorEngine<T> {
     pub(super) fn normalized(&self, values: &T::Tensor, norm: SpectralNorm) -> Result<T::Tensor> {
         let t = &self.0;
         // Infinite values become NaN as well: they are ignored, and they are NaN in the result.
-        let known = t.nan_to_num(values, f64::NAN, f64::NAN, f64::NAN)?;
+        let finite = t.nan_to_num(values, f64::NAN, f64::NAN, f64::NAN)?;
         let sum = |parts: &T::Tensor| t.sum(&self.nan_as(parts, 0.0)?, BANDS);
-        let (known, divisor) = match norm {
+        let (finite, divisor) = match norm {
             SpectralNorm::L1 => {
-                let sum = sum(&t.unary(Unary::Abs, &known)?)?;
-                (known, sum)
+                let sum = sum(&t.unary(Unary::Abs, &finite)?)?;
+                (finite, sum)
             }
             SpectralNorm::L2 => {
-                let sum = sum(&t.unary(Unary::Square, &known)?)?;
-                (known, t.unary(Unary::Sqrt, &sum)?)
+                let sum = sum(&t.unary(Unary::Square, &finite)?)?;
+                (finite, t.unary(Unary::Sqrt, &sum)?)
             }
             SpectralNorm::Snv => {
-                let there = t.unary(Unary::LogicalNot, &t.unary(Unary::Isnan, &known)?)?;
-                let count = t.sum(&there, BANDS)?;
+                let present = t.unary(Unary::LogicalNot, &t.unary(Unary::Isnan, &finite)?)?;
+                let count = t.sum(&present, BANDS)?;
                 // Subtract one of the values first, so that a spectrum of equal values has no spread, however its sum
                 // is rounded.
-                let greatest = t.amax(&self.nan_as(&known, f64::NEG_INFINITY)?, BANDS)?;
-                let centred = t.binary(Binary::Sub, &known, &greatest)?;
+                let greatest = t.amax(&self.nan_as(&finite, f64::NEG_INFINITY)?, BANDS)?;
+                let centred = t.binary(Binary::Sub, &finite, &greatest)?;
                 let mean = t.binary(Binary::Div, &sum(&centred)?, &count)?;
                 let centred = t.binary(Binary::Sub, &centred, &mean)?;
                 let squares = sum(&t.unary(Unary::Square, &centred)?)?;
@@ -46,7 +46,7 @@ impl<T: Tensors> TensorEngine<T> {
         // If the divisor is not above 0, divide by infinity, so that the result is 0.
         let infinity = t.full(&[1], f64::INFINITY, ElementType::F32)?;
         let divisor = t.r#where(&t.with(Binary::Gt, &divisor, 0.0)?, &divisor, &infinity)?;
-        t.binary(Binary::Div, &known, &divisor)
+        t.binary(Binary::Div, &finite, &divisor)
     }
 
     fn nan_as(&self, values: &T::Tensor, number: f64) -> Result<T::Tensor> {

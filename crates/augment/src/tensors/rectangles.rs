@@ -42,9 +42,9 @@ impl<T: Tensors> TensorEngine<T> {
             return Ok(());
         }
         for (number, blank) in blanks.iter().enumerate() {
-            let place = self.rectangle(&held.array, blank.sample, blank.rectangle)?;
+            let target = self.rectangle(&held.array, blank.sample, blank.rectangle)?;
             let number = if label.is_some() { 0 } else { number };
-            self.0.copy_(&place, &self.0.narrow(&all, 0, number, 1)?)?;
+            self.0.copy_(&target, &self.0.narrow(&all, 0, number, 1)?)?;
         }
         Ok(())
     }
@@ -96,19 +96,19 @@ impl<T: Tensors> TensorEngine<T> {
                 let shares = self.numbers(&shares, &[block.len(), 1, 1, 1], wide(held.element))?;
                 t.binary(Binary::Mul, &self.part(&before, &who)?, &shares)
             };
-            let own = part(&|share| 1.0 - share, block.to_vec())?;
+            let original = part(&|share| 1.0 - share, block.to_vec())?;
             let other =
                 part(&|share| share, block.iter().map(|sample| partners[*sample]).collect())?;
-            self.change(&out, block, |place| {
+            self.change(&out, block, |target| {
                 if held.element != wide(held.element) {
                     // Means of float16 and bfloat16 do not overflow in float32.
-                    return t.binary_out(Binary::Add, place, &own, &other);
+                    return t.binary_out(Binary::Add, target, &original, &other);
                 }
-                let sum = t.binary(Binary::Add, &own, &other)?;
+                let sum = t.binary(Binary::Add, &original, &other)?;
                 let most = held.element.greatest();
                 let finite = |part| t.with(Binary::Le, &t.unary(Unary::Abs, part)?, most);
-                let finite = t.binary(Binary::LogicalAnd, &finite(&own)?, &finite(&other)?)?;
-                t.copy_(place, &t.r#where(&finite, &self.clamped(&sum, held.element)?, &sum)?)
+                let finite = t.binary(Binary::LogicalAnd, &finite(&original)?, &finite(&other)?)?;
+                t.copy_(target, &t.r#where(&finite, &self.clamped(&sum, held.element)?, &sum)?)
             })?;
         }
         held.ours = true;

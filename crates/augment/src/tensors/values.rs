@@ -94,8 +94,8 @@ impl<T: Tensors> TensorEngine<T> {
                 self.numbers(&numbers, shape, wide(element))
             };
             let values = t.reshape(&t.to(part, wide(element))?, &[count, rows * columns, bands])?;
-            let known = t.nan_to_num(&values, 0.0, 0.0, 0.0)?;
-            let unknown = t.to(&t.binary(Binary::Ne, &values, &known)?, wide(element))?;
+            let finite = t.nan_to_num(&values, 0.0, 0.0, 0.0)?;
+            let not_finite = t.to(&t.binary(Binary::Ne, &values, &finite)?, wide(element))?;
             // 1 for infinity, -1 for negative infinity, otherwise 0.
             let infinite = {
                 let sign = |sign: f64| {
@@ -110,7 +110,7 @@ impl<T: Tensors> TensorEngine<T> {
                 numbers(&|map| map.map.iter().map(of).collect(), &[count, bands, bands])
             };
             let (reach, signs) = (derived(|_| 1.0)?, derived(f64::signum)?);
-            let mut mapped = t.matmul(&known, &map)?;
+            let mut mapped = t.matmul(&finite, &map)?;
             if maps.iter().any(|(_, map)| !map.offset.is_empty()) {
                 let offset = |map: &Linear| {
                     let mut offset = map.offset.clone();
@@ -125,23 +125,24 @@ impl<T: Tensors> TensorEngine<T> {
             mapped = self.clamped(&t.nan_to_num(&mapped, 0.0, most, -most)?, element)?;
             // Of how many values that are not finite each sum consists, and for how many more infinity is added than
             // subtracted. NaN counts as both.
-            let all = t.matmul(&unknown, &reach)?;
+            let all = t.matmul(&not_finite, &reach)?;
             let more = t.matmul(&infinite, &signs)?;
             for (op, infinity) in [(Binary::Add, f64::INFINITY), (Binary::Sub, f64::NEG_INFINITY)] {
-                let there = t.with(Binary::Gt, &t.binary(op, &all, &more)?, 0.0)?;
+                let reached = t.with(Binary::Gt, &t.binary(op, &all, &more)?, 0.0)?;
                 let infinity = t.full(&[1], infinity, wide(element))?;
                 let nothing = t.full(&[1], 0.0, wide(element))?;
-                let added = t.r#where(&there, &infinity, &nothing)?;
+                let added = t.r#where(&reached, &infinity, &nothing)?;
                 mapped = t.binary(Binary::Add, &mapped, &added)?;
             }
             let mapped = t.to(&t.reshape(&mapped, &[count, rows, columns, bands])?, element)?;
             let Some((mask, labels)) = labels else { return t.copy_(part, &mapped) };
             let samples: Vec<usize> = maps.iter().map(|(sample, _)| *sample).collect();
-            let there = t.to(&self.part(&self.first_layer(mask)?, &samples)?, ElementType::I64)?;
+            let pixel_labels =
+                t.to(&self.part(&self.first_layer(mask)?, &samples)?, ElementType::I64)?;
             let mut wanted = t.full(&[1], 0.0, ElementType::Bool)?;
             for label in labels {
                 let label = self.integers(&[*label], &[1], ElementType::I64)?;
-                let same = t.binary(Binary::Eq, &there, &label)?;
+                let same = t.binary(Binary::Eq, &pixel_labels, &label)?;
                 wanted = t.binary(Binary::LogicalOr, &wanted, &same)?;
             }
             t.copy_(part, &t.r#where(&wanted, &mapped, part)?)
@@ -164,8 +165,8 @@ impl<T: Tensors> TensorEngine<T> {
                 let noise = t.normal(&[1, rows, columns, bands], **seed)?;
                 let noise = t.with(Binary::Mul, &t.to(&noise, computed)?, std)?;
                 let noise = t.with(Binary::Add, &self.clamped(&noise, computed)?, mean)?;
-                let place = self.sample(part, sample)?;
-                self.settle(&place, &t.binary(Binary::Add, &place, &noise)?, element)?;
+                let target = self.sample(part, sample)?;
+                self.settle(&target, &t.binary(Binary::Add, &target, &noise)?, element)?;
             }
             Ok(())
         })
@@ -182,7 +183,7 @@ impl<T: Tensors> TensorEngine<T> {
         // The centres of the outermost pixels are at -1 and 1; a single pixel is at 0.
         let along = |size: usize| -> Vec<f64> {
             let span = (size as f64 - 1.0).max(1.0);
-            let at = |place: usize| (2.0 * place as f64 - (size as f64 - 1.0)) / span;
+            let at = |index: usize| (2.0 * index as f64 - (size as f64 - 1.0)) / span;
             (0..size).map(at).collect()
         };
         let x = self.numbers(&along(columns), &[1, 1, columns, 1], wide(element))?;
@@ -214,7 +215,7 @@ impl<T: Tensors> TensorEngine<T> {
             for some in several {
                 let of = |weights: &[Vec<f64>; 2]| counts(weights) == some;
                 let some: Vec<_> =
-                    weights.iter().map(|one| one.clone().filter(|one| of(one))).collect();
+                    weights.iter().map(|taps| taps.clone().filter(|taps| of(taps))).collect();
                 self.blurred(held, &some)?;
             }
             return Ok(());
@@ -230,10 +231,10 @@ impl<T: Tensors> TensorEngine<T> {
                 let (size, step) = if axis == 0 { (rows, columns) } else { (columns, 1) };
                 // The pixels that contribute to each pixel, with their weights: (samples, rows, columns, taps).
                 let along: Vec<i64> = (0..size)
-                    .flat_map(|place| {
-                        (0..taps).map(move |tap| mirrored(place + tap, taps / 2, size))
+                    .flat_map(|index| {
+                        (0..taps).map(move |tap| mirrored(index + tap, taps / 2, size))
                     })
-                    .map(|place| (place * step) as i64)
+                    .map(|index| (index * step) as i64)
                     .collect();
                 let (along_shape, other, other_shape) = if axis == 0 {
                     ([1, rows, 1, taps], (0..columns).collect::<Vec<_>>(), [1, 1, columns, 1])

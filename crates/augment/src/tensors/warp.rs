@@ -20,7 +20,7 @@ const NUMBERS: usize = 13;
 
 /// Positions in a frame of one pixel that are as near to the centre of a pixel as float32 can tell are at its centre; for
 /// larger frames, as many times this number. Otherwise neighbours would get weights of 1e-6.
-const NEAR: f64 = 1.0 / (1 << 21) as f64;
+const CENTRE_TOLERANCE: f64 = 1.0 / (1 << 21) as f64;
 
 /// The two pixels along an axis between which positions lie.
 struct Taps<T: Tensors> {
@@ -197,7 +197,7 @@ impl<T: Tensors> TensorEngine<T> {
             return t.r#where(&t.reshape(&inside(&x, &y)?, &pixel)?, &taken, &fill()?);
         }
         let near = [rows, columns, job.to[0], job.to[1]].into_iter().max().unwrap_or(1);
-        let near = near as f64 * NEAR;
+        let near = near as f64 * CENTRE_TOLERANCE;
         let [across, down] = [(&x, right), (&y, bottom)].map(|(p, last)| self.taps(p, near, last));
         let (across, down) = (across?, down?);
         let mut indices = Vec::with_capacity(4);
@@ -235,8 +235,8 @@ impl<T: Tensors> TensorEngine<T> {
             let missing = t.to(&self.one_minus(&weight)?, wide(held.element))?;
             let some = t.with(Binary::Ne, &missing, 0.0)?;
             let nothing = t.full(&[1], 0.0, wide(held.element))?;
-            let rest = t.r#where(&some, &t.with(Binary::Mul, &missing, job.fill)?, &nothing)?;
-            let sum = t.binary(Binary::Add, &out, &rest)?;
+            let outside = t.r#where(&some, &t.with(Binary::Mul, &missing, job.fill)?, &nothing)?;
+            let sum = t.binary(Binary::Add, &out, &outside)?;
             // Means of finite values are finite.
             let finite =
                 t.with(Binary::Le, &t.unary(Unary::Abs, &out)?, held.element.greatest())?;
@@ -261,17 +261,19 @@ impl<T: Tensors> TensorEngine<T> {
         let after = t.with(Binary::Add, &before, 1.0)?;
         let part = t.binary(Binary::Sub, &p, &before)?;
         let inside = |p: &T::Tensor| self.between(p, last);
-        let one = t.binary(Binary::Mul, &self.one_minus(&part)?, &inside(&before)?)?;
-        let other = t.binary(Binary::Mul, &part, &inside(&after)?)?;
-        let weight = t.binary(Binary::Add, &one, &other)?;
+        let weight_before = t.binary(Binary::Mul, &self.one_minus(&part)?, &inside(&before)?)?;
+        let weight_after = t.binary(Binary::Mul, &part, &inside(&after)?)?;
+        let weight = t.binary(Binary::Add, &weight_before, &weight_after)?;
         // A pixel of weight 0 must not be read, because 0·NaN is NaN, but every bag has four pixels. Its neighbour stands
         // for it, and gets half the weight twice, which is exact.
         let half = t.with(Binary::Mul, &weight, 0.5)?;
         let without = |weight: &T::Tensor| t.with(Binary::Eq, weight, 0.0);
-        let (no_one, no_other) = (without(&one)?, without(&other)?);
-        let alone = t.binary(Binary::LogicalOr, &no_one, &no_other)?;
-        let places = [t.r#where(&no_one, &after, &before)?, t.r#where(&no_other, &before, &after)?];
-        let weights = [t.r#where(&alone, &half, &one)?, t.r#where(&alone, &half, &other)?];
+        let (no_before, no_after) = (without(&weight_before)?, without(&weight_after)?);
+        let alone = t.binary(Binary::LogicalOr, &no_before, &no_after)?;
+        let places =
+            [t.r#where(&no_before, &after, &before)?, t.r#where(&no_after, &before, &after)?];
+        let weights =
+            [t.r#where(&alone, &half, &weight_before)?, t.r#where(&alone, &half, &weight_after)?];
         Ok(Taps { places, weights, weight })
     }
 
@@ -351,11 +353,11 @@ impl<T: Tensors> TensorEngine<T> {
         let size = size as f64;
         let (low, span) = if align_corners { (0.0, size - 1.0) } else { (-0.5, size) };
         let p = t.unary(Unary::Abs, &t.with(Binary::Sub, p, low)?)?;
-        let rest = t.with(Binary::Fmod, &p, span)?;
+        let remainder = t.with(Binary::Fmod, &p, span)?;
         let turns = t.with(Binary::FloorDivide, &p, span)?;
         let odd = t.with(Binary::Ne, &t.with(Binary::Fmod, &turns, 2.0)?, 0.0)?;
-        let back = t.with(Binary::Add, &t.unary(Unary::Neg, &rest)?, span)?;
-        let p = t.with(Binary::Add, &t.r#where(&odd, &back, &rest)?, low)?;
+        let back = t.with(Binary::Add, &t.unary(Unary::Neg, &remainder)?, span)?;
+        let p = t.with(Binary::Add, &t.r#where(&odd, &back, &remainder)?, low)?;
         t.with(Binary::Minimum, &t.with(Binary::Maximum, &p, 0.0)?, size - 1.0)
     }
 }
@@ -365,9 +367,9 @@ fn smoothing(sigma: f64, kernel: usize, size: usize) -> Vec<f64> {
     let reach = kernel / 2;
     let weights = gaussian(sigma, reach);
     let mut matrix = vec![0.0; size * size];
-    for (place, line) in matrix.chunks_exact_mut(size.max(1)).enumerate() {
-        for (other, value) in line.iter_mut().enumerate() {
-            *value = weights.get((other + reach).wrapping_sub(place)).copied().unwrap_or(0.0);
+    for (row, line) in matrix.chunks_exact_mut(size.max(1)).enumerate() {
+        for (column, value) in line.iter_mut().enumerate() {
+            *value = weights.get((column + reach).wrapping_sub(row)).copied().unwrap_or(0.0);
         }
     }
     matrix

@@ -47,7 +47,7 @@ fn both(
     if let Err(error) = &checked {
         assert!(error.remedy().is_some(), "{error}");
     }
-    let values: Vec<f64> = (0..2 * rows * columns * bands).map(|place| place as f64).collect();
+    let values: Vec<f64> = (0..2 * rows * columns * bands).map(|index| index as f64).collect();
     let image = Array::of_numbers(&values, &[2, bands, rows, columns], ElementType::F32).unwrap();
     let labels = vec![1; 2 * rows * columns];
     let masks = masks.iter().map(|(name, element)| {

@@ -75,8 +75,8 @@ mod tests {
 
     /// Cubes (rows, columns, bands) with values from 0 to 1.
     fn cubes(count: usize) -> Vec<f32> {
-        let number = |place: u64| (mix(GAMMA.wrapping_mul(place)) >> 40) as f32;
-        (0..(count * 24 * 32 * 6) as u64).map(|place| number(place) / (1u64 << 24) as f32).collect()
+        let number = |index: u64| (mix(GAMMA.wrapping_mul(index)) >> 40) as f32;
+        (0..(count * 24 * 32 * 6) as u64).map(|index| number(index) / (1u64 << 24) as f32).collect()
     }
 
     fn single(values: &[f32]) -> Buffer {
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn cube_by_cube_and_in_turn_is_what_batches_get_fused() {
-        let (own, host) = (Host::new(1), Host::new(2));
+        let (worker, host) = (Host::new(1), Host::new(2));
         let chain = of_workers(&Augment::Published, 5).unwrap();
         let fused = Augment::Published.pipeline(5).unwrap();
         assert!(!chain.fuse && fused.fuse);
@@ -112,16 +112,16 @@ mod tests {
             let all = batch(&host, &fused, all.permuted(&[0, 3, 1, 2]), 2, &keys).unwrap();
             let all = widened(&all.permuted(&[0, 2, 3, 1]));
             let mut moved = 0;
-            for (place, key) in keys.iter().enumerate() {
-                let values = &values[place * each..][..each];
+            for (index, key) in keys.iter().enumerate() {
+                let values = &values[index * each..][..each];
                 let plain = stored(values).array(&[24, 32, 6], element).unwrap();
-                let augmented = cube(&own, &chain, &plain, 2, *key).unwrap();
+                let augmented = cube(&worker, &chain, &plain, 2, *key).unwrap();
                 assert_eq!((augmented.shape(), augmented.element()), (plain.shape(), element));
                 let (augmented, plain) = (widened(&augmented), widened(&plain));
-                let batch = &all[place * each..][..each];
+                let batch = &all[index * each..][..each];
                 let off = augmented.iter().zip(batch).map(|(a, b)| (a - b).abs());
                 let off = off.fold(0.0, f32::max);
-                assert!(off <= most, "{element} sample {place}: {off}");
+                assert!(off <= most, "{element} sample {index}: {off}");
                 moved += usize::from(augmented != plain);
             }
             assert!((4..16).contains(&moved), "{moved} of 16 were augmented");

@@ -87,7 +87,7 @@ pub fn name(codec: &Codec) -> String {
 
 fn choose(tried: &[Measured]) -> Candidate {
     let fastest = tried.iter().map(Measured::decode_at_most).fold(0.0, f64::max);
-    let alike = tried.iter().filter(|one| one.decode_at_most() >= ALIKE * fastest);
+    let alike = tried.iter().filter(|measured| measured.decode_at_most() >= ALIKE * fastest);
     let best = alike.max_by(|a, b| a.ratio.total_cmp(&b.ratio));
     best.expect("the fastest is alike itself").candidate
 }

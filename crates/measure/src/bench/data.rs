@@ -48,11 +48,11 @@ impl Data {
     /// The files' sizes and codecs for people; `size` formats sizes.
     pub fn files(&self, size: impl Fn(f64) -> String) -> String {
         let all = ["float32", "+blosc", "+fp16"].into_iter().zip(self.bytes).zip(&self.codecs);
-        let there = all.filter(|((_, bytes), _)| *bytes > 0).map(|((name, bytes), codec)| {
+        let existing = all.filter(|((_, bytes), _)| *bytes > 0).map(|((name, bytes), codec)| {
             let codec = codec.as_ref().map_or(String::new(), |codec| format!(" ({codec})"));
             format!("{name} {}{codec}", size(bytes as f64))
         });
-        there.collect::<Vec<_>>().join(", ")
+        existing.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -89,7 +89,7 @@ struct Needed {
 
 impl Needed {
     fn of(strategies: &[Strategy]) -> Self {
-        let any = |wanted: &[Strategy]| strategies.iter().any(|one| wanted.contains(one));
+        let any = |wanted: &[Strategy]| strategies.iter().any(|strategy| wanted.contains(strategy));
         Self {
             original: any(&[Strategy::Original]),
             blosc: any(&[Strategy::Blosc]),
@@ -155,11 +155,12 @@ pub fn prepare(
 fn kept(options: &BenchOptions, folder: &Path, needed: Needed) -> Option<Data> {
     let text = fs::read_to_string(folder.join(MANIFEST)).ok()?;
     let manifest: Manifest = serde_json::from_str(&text).ok()?;
-    let there = |wanted: bool, path: &Path| !wanted || path.exists();
+    let present = |wanted: bool, path: &Path| !wanted || path.exists();
     let same = options.path.is_none() && manifest.cubes == options.source();
     let Data { original, blosc, half, .. } = &manifest.data;
-    let complete =
-        there(needed.original, original) && there(needed.blosc, blosc) && there(needed.half, half);
+    let complete = present(needed.original, original)
+        && present(needed.blosc, blosc)
+        && present(needed.half, half);
     (same && complete).then_some(manifest.data)
 }
 
@@ -276,7 +277,8 @@ impl Make<'_> {
         };
         let chosen = &stack.samples[..stack.samples.len().min(count.unwrap_or(usize::MAX))];
         let shape = CubeSize::from(stack.grid.shape());
-        options.inputs = chosen.iter().map(|one| planned.samples[*one].input.text()).collect();
+        options.inputs =
+            chosen.iter().map(|sample| planned.samples[*sample].input.text()).collect();
         let value_bytes = self.needed.value_bytes().max(2 * VALUE);
         self.begin((chosen.len() * shape.values()) as u64, value_bytes)?;
         (self.tell)(&format!("reading {} cubes", chosen.len()));
@@ -312,10 +314,10 @@ impl Make<'_> {
         half: Option<PathBuf>,
     ) -> Result<Data> {
         let original = self.original();
-        let pack = |name: &str, dtype: DType, wanted: bool, there: Option<PathBuf>| {
+        let pack = |name: &str, dtype: DType, wanted: bool, existing: Option<PathBuf>| {
             let output = self.folder.join(name);
-            match there {
-                Some(there) => return Ok(there),
+            match existing {
+                Some(path) => return Ok(path),
                 None if !wanted => return Ok(output),
                 None => {}
             }
@@ -353,12 +355,12 @@ fn codec_of(path: &Path) -> Result<Option<String>> {
 fn largest_stack(dataset: &Dataset, count: Option<usize>) -> Result<(CubeSize, Vec<usize>)> {
     let stacks = dataset.stacks().iter().enumerate();
     let largest = stacks.max_by_key(|(_, stack)| stack.image.len());
-    let Some((place, stack)) = largest.filter(|(_, stack)| !stack.image.is_empty()) else {
+    let Some((index, stack)) = largest.filter(|(_, stack)| !stack.image.is_empty()) else {
         return Err(Error::conflict("the dataset has no samples")
             .at(dataset.path())
             .with_remedy(remedy!["pack some with ", Command::Convert]));
     };
-    let ids = dataset.samples().ids_in(place).take(count.unwrap_or(usize::MAX)).collect();
+    let ids = dataset.samples().ids_in(index).take(count.unwrap_or(usize::MAX)).collect();
     Ok((CubeSize::from(ChunkArray::shape(&stack.image)), ids))
 }
 

@@ -23,7 +23,7 @@ use crate::device::TrainingLibrary;
 pub struct Feed<L: TrainingLibrary> {
     library: L,
     device: Device,
-    way: Way<L>,
+    source: Source<L>,
     /// Augmentations that run on the device.
     pipeline: Option<Pipeline>,
     store: Counted,
@@ -35,13 +35,13 @@ pub struct Feed<L: TrainingLibrary> {
     read_since_s: f64,
 }
 
-enum Way<L: Library> {
+enum Source<L: Library> {
     Workers(Workers),
     Ring(Box<DeviceLoader<L>>),
 }
 
 /// A batch as its strategy delivers it.
-pub struct Given<L: Library>(Batch<L, Loaded>);
+pub struct Delivered<L: Library>(Batch<L, Loaded>);
 
 /// A batch on the device.
 pub struct Arrived<L: Library>(Batch<L, Copied<L>>);
@@ -82,7 +82,7 @@ impl<L: TrainingLibrary> Feed<L> {
         let plan = plan(data.cubes, data.shape, settings.batch_size, settings.seed)?;
         let batches_per_epoch = plan.epoch(0, &[], hsipack_read::plan::Share::ALL)?.batches();
         let on_device = strategy >= Strategy::DeviceAugment;
-        let way = if ring {
+        let source = if ring {
             let dataset = open(&data.half, store)?;
             let mut options = LoaderOptions::new(settings.batch_size);
             options.plan.seed = settings.seed;
@@ -96,7 +96,7 @@ impl<L: TrainingLibrary> Feed<L> {
             let device =
                 DeviceOptions { device_cache: DeviceCache::None, ..DeviceOptions::new(device) };
             let loader = DeviceLoader::new(&dataset, options, device, library.clone())?;
-            Way::Ring(Box::new(loader))
+            Source::Ring(Box::new(loader))
         } else {
             let files = match strategy {
                 Strategy::Original => Files::Npy(data.original.clone(), store),
@@ -106,13 +106,13 @@ impl<L: TrainingLibrary> Feed<L> {
             let pipeline =
                 if on_device { None } else { chain::of_workers(&settings.augment, settings.seed) };
             let work = Work { files, shape: data.shape, pipeline, plan };
-            Way::Workers(Workers::start(work, settings.workers)?)
+            Source::Workers(Workers::start(work, settings.workers)?)
         };
         let pipeline = if on_device { settings.augment.pipeline(settings.seed) } else { None };
         Ok(Self {
             library: library.clone(),
             device,
-            way,
+            source,
             pipeline,
             store: kept,
             workers: settings.workers,
@@ -130,10 +130,10 @@ impl<L: TrainingLibrary> Feed<L> {
 
     /// Number of batches that there is room for: in use, ready and being loaded.
     pub fn slots(&self) -> usize {
-        match &self.way {
+        match &self.source {
             // Each worker may be two ahead of the consumer; one more is in use.
-            Way::Workers(_) => 2 * self.workers + 1,
-            Way::Ring(loader) => loader.statistics().slots,
+            Source::Workers(_) => 2 * self.workers + 1,
+            Source::Ring(loader) => loader.statistics().slots,
         }
     }
 
@@ -157,17 +157,17 @@ impl<L: TrainingLibrary> Feed<L> {
     /// # Errors
     /// If the batch cannot be read, is damaged, or there is no memory.
     #[allow(clippy::should_implement_trait)] // it has no end
-    pub fn next(&mut self) -> Result<Given<L>> {
-        match &mut self.way {
-            Way::Workers(workers) => {
+    pub fn next(&mut self) -> Result<Delivered<L>> {
+        match &mut self.source {
+            Source::Workers(workers) => {
                 let loaded = workers.next()?;
                 self.load_s.push(loaded.load_s);
-                Ok(Given(Batch::Workers(loaded)))
+                Ok(Delivered(Batch::Workers(loaded)))
             }
-            Way::Ring(loader) => loop {
+            Source::Ring(loader) => loop {
                 // `None` is the end of an epoch; the next call gives the next one.
                 if let Some(batch) = loader.next_batch() {
-                    return Ok(Given(Batch::Ring(batch?)));
+                    return Ok(Delivered(Batch::Ring(batch?)));
                 }
             },
         }
@@ -177,8 +177,8 @@ impl<L: TrainingLibrary> Feed<L> {
     ///
     /// # Errors
     /// If the device has not enough memory.
-    pub fn arrive(&self, given: Given<L>) -> Result<Arrived<L>> {
-        Ok(Arrived(match given.0 {
+    pub fn arrive(&self, batch: Delivered<L>) -> Result<Arrived<L>> {
+        Ok(Arrived(match batch.0 {
             Batch::Workers(Loaded { image, keys, epoch, .. }) => {
                 let image = self.library.copied(image, self.device)?;
                 Batch::Workers(Copied { image, keys, epoch })
@@ -209,7 +209,7 @@ impl<L: TrainingLibrary> Feed<L> {
     pub fn begin(&mut self) {
         self.load_s.clear();
         self.read_since_s = self.store.counts().seconds();
-        if let Way::Ring(loader) = &self.way {
+        if let Source::Ring(loader) = &self.source {
             loader.forget_times();
             self.since = loader.statistics().loader;
         }
@@ -217,32 +217,32 @@ impl<L: TrainingLibrary> Feed<L> {
 
     /// Statistics since [`begin`](Self::begin), combined with the consumer's times: how long it waited for each batch,
     /// and how long it used it.
-    pub fn statistics(&self, seen: Seen<'_>) -> Statistics {
+    pub fn statistics(&self, consumer: ConsumerStats<'_>) -> Statistics {
         let times = BatchTimes {
             load_s: Distribution::of(self.load_s.iter().copied()),
-            wait_s: Distribution::of(seen.wait_s.iter().copied()),
-            step_s: Distribution::of(seen.step_s.iter().copied()),
+            wait_s: Distribution::of(consumer.wait_s.iter().copied()),
+            step_s: Distribution::of(consumer.step_s.iter().copied()),
         };
-        let waiting_s = seen.wait_s.iter().sum();
-        match &self.way {
-            Way::Ring(loader) => {
+        let waiting_s = consumer.wait_s.iter().sum();
+        match &self.source {
+            Source::Ring(loader) => {
                 let now = loader.statistics();
                 Statistics {
-                    batches: seen.wait_s.len() as u64,
+                    batches: consumer.wait_s.len() as u64,
                     waiting_s,
                     times: BatchTimes { load_s: now.times.load_s.clone(), ..times },
                     loader: now.loader.since(&self.since),
                     ..now
                 }
             }
-            Way::Workers(_) => {
+            Source::Workers(_) => {
                 let slots = self.slots();
                 let loader = LoaderStats {
-                    elapsed_s: seen.seconds,
-                    batches: seen.wait_s.len() as u64,
-                    samples: seen.cubes,
-                    bytes: seen.bytes,
-                    stored_bytes: seen.bytes_read,
+                    elapsed_s: consumer.seconds,
+                    batches: consumer.wait_s.len() as u64,
+                    samples: consumer.cubes,
+                    bytes: consumer.bytes,
+                    stored_bytes: consumer.bytes_read,
                     threads: self.workers,
                     decode_busy_s: self.load_s.iter().sum(),
                     read_s: self.store.counts().seconds() - self.read_since_s,
@@ -252,7 +252,7 @@ impl<L: TrainingLibrary> Feed<L> {
                 };
                 Statistics {
                     schema: 1,
-                    batches: seen.wait_s.len() as u64,
+                    batches: consumer.wait_s.len() as u64,
                     waiting_s,
                     loaders: self.workers,
                     slots,
@@ -267,7 +267,7 @@ impl<L: TrainingLibrary> Feed<L> {
 
 /// Times and counts that the consumer measured.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct ConsumerStats<'a> {
     /// Elapsed time.
     pub seconds: f64,
     /// Time waiting for each batch, in seconds.
@@ -282,7 +282,7 @@ pub struct Seen<'a> {
     pub bytes_read: u64,
 }
 
-impl<L: Library> Given<L> {
+impl<L: Library> Delivered<L> {
     /// Ids of the cubes in the batch.
     pub fn ids(&self) -> Vec<usize> {
         match &self.0 {

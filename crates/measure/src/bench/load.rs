@@ -18,12 +18,12 @@ pub struct Watch {
 impl Watch {
     /// Starts polling. `None` for the CPU, if there is no NVML, or if NVML does not know the device.
     pub fn start(device: Device) -> Option<Self> {
-        let place = place(device)?;
+        let address = pci_address(device)?;
         let nvml = Nvml::init().ok()?;
-        nvml.device_by_pci_bus_id(place.as_str()).ok()?.utilization_rates().ok()?;
+        nvml.device_by_pci_bus_id(address.as_str()).ok()?.utilization_rates().ok()?;
         let (stop, stopped) = channel();
         let look = move || {
-            let Ok(device) = nvml.device_by_pci_bus_id(place) else { return Vec::new() };
+            let Ok(device) = nvml.device_by_pci_bus_id(address) else { return Vec::new() };
             let mut loads = Vec::new();
             let mut next = Instant::now() + Duration::from_secs_f64(WINDOW_S);
             loop {
@@ -53,11 +53,11 @@ impl Watch {
 
 /// The GPU's name.
 pub fn gpu_name(device: Device) -> Option<String> {
-    Nvml::init().ok()?.device_by_pci_bus_id(place(device)?).ok()?.name().ok()
+    Nvml::init().ok()?.device_by_pci_bus_id(pci_address(device)?).ok()?.name().ok()
 }
 
 /// PCI address of a GPU. NVML numbers all GPUs; CUDA numbers only the visible ones, and perhaps in another order.
-fn place(device: Device) -> Option<String> {
+fn pci_address(device: Device) -> Option<String> {
     let Device::Cuda(number) = device else { return None };
     hsipack_read::pci_bus_id(number).ok()
 }

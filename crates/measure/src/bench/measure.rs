@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::busy::Busy;
 use super::data::Data;
-use super::feed::{Feed, Seen};
+use super::feed::{ConsumerStats, Feed};
 use super::load;
 use super::load::Watch;
 use super::options::{Settings, Strategy};
@@ -111,7 +111,7 @@ pub fn measure<L: TrainingLibrary>(request: &Request, library: &L) -> Result<Mea
         Some(loads) => ("nvml", (loads.iter().sum::<f64>() / loads.len() as f64, loads)),
         None => ("clock", by_clock),
     };
-    let seen = Seen {
+    let consumer = ConsumerStats {
         seconds,
         wait_s: &kept.wait_s,
         step_s: &kept.step_s,
@@ -131,7 +131,7 @@ pub fn measure<L: TrainingLibrary>(request: &Request, library: &L) -> Result<Mea
         timeline,
         device: device.to_string(),
         gpu: load::gpu_name(device),
-        statistics: feed.statistics(seen),
+        statistics: feed.statistics(consumer),
         epoch_s: kept.epoch_s,
         notes: kept.notes,
     })
@@ -139,17 +139,17 @@ pub fn measure<L: TrainingLibrary>(request: &Request, library: &L) -> Result<Mea
 
 /// Number of warm-up epochs. The device's first work takes long, and meanwhile batches are loaded ahead. With a slow
 /// disk, the measured epochs would get these batches for free. So if the device has such work, at least three times as
-/// many batches come first as there are slots, unless no warm-up was asked for.
+/// many batches come first as there are slots, unless no warm-up was requested.
 fn warmup_epochs(
-    asked: usize,
+    requested: usize,
     device_works: bool,
     slots: usize,
     batches_per_epoch: usize,
 ) -> usize {
-    if device_works && asked > 0 {
-        asked.max((3 * slots).div_ceil(batches_per_epoch))
+    if device_works && requested > 0 {
+        requested.max((3 * slots).div_ceil(batches_per_epoch))
     } else {
-        asked
+        requested
     }
 }
 
@@ -163,12 +163,12 @@ fn epoch<L: TrainingLibrary>(
     kept: &mut Kept,
 ) -> Result<()> {
     let now = || start.elapsed().as_secs_f64();
-    let mut asked = now();
+    let mut requested_at = now();
     for _ in 0..feed.batches_per_epoch() {
-        let given = feed.next()?;
-        let got = now();
-        let batch = feed.arrive(given)?;
-        let there = now();
+        let delivered = feed.next()?;
+        let received_at = now();
+        let batch = feed.arrive(delivered)?;
+        let arrived_at = now();
         let image = feed.augment(batch)?;
         step.train(&image)?;
         let (shape, element) = library.look_at(&image)?;
@@ -176,11 +176,11 @@ fn epoch<L: TrainingLibrary>(
         kept.bytes += (shape.iter().product::<usize>() * element.size()) as u64;
         // Free the memory before the next batch is requested.
         drop(image);
-        let done = now();
-        kept.busy.add(there, done);
-        kept.wait_s.push(got - asked);
-        kept.step_s.push(done - got);
-        asked = done;
+        let done_at = now();
+        kept.busy.add(arrived_at, done_at);
+        kept.wait_s.push(received_at - requested_at);
+        kept.step_s.push(done_at - received_at);
+        requested_at = done_at;
     }
     if request.settings.drop_cache {
         feed.release();

@@ -54,7 +54,7 @@ impl Strategy {
     /// The strategies that a device of this name can run.
     pub fn all_on(device: &str) -> Vec<Self> {
         let on_gpu = device.starts_with("cuda");
-        Self::ALL.into_iter().filter(|one| on_gpu || *one != Self::DeviceDecode).collect()
+        Self::ALL.into_iter().filter(|strategy| on_gpu || *strategy != Self::DeviceDecode).collect()
     }
 
     /// The name; that of the publication for the first five.

@@ -78,7 +78,7 @@ impl Report {
         let mut names: Vec<&str> = self.strategies.iter().map(|entry| entry.name.name()).collect();
         names.dedup();
         names.truncate(self.at(rates.first().copied().flatten()).count());
-        let told = self.strategies.iter().map(|entry| {
+        let times = self.strategies.iter().map(|entry| {
             format!(
                 "{}, {}: {} s",
                 entry.name,
@@ -86,11 +86,14 @@ impl Report {
                 digits(entry.epoch_s.mean)
             )
         });
-        let told = told.collect::<Vec<_>>().join("; ");
-        let mut chart = Chart::new("Seconds an epoch", &told).y_label("s/epoch").categories(&names);
+        let description = times.collect::<Vec<_>>().join("; ");
+        let mut chart =
+            Chart::new("Seconds an epoch", &description).y_label("s/epoch").categories(&names);
         for rate in rates {
-            let bars: Vec<Bar> =
-                self.at(rate).map(|one| Bar::new(one.epoch_s.mean).error(one.epoch_s.sd)).collect();
+            let bars: Vec<Bar> = self
+                .at(rate)
+                .map(|entry| Bar::new(entry.epoch_s.mean).error(entry.epoch_s.sd))
+                .collect();
             chart = chart.bars(&rate_name(rate), &bars);
         }
         let spread = if self.repeats < 2 {

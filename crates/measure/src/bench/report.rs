@@ -229,33 +229,33 @@ impl Entry {
                 .filter(|(strategy, rate, _)| *strategy == wanted && *rate == rate_limit);
             alike.map(|(_, _, measured)| measured).collect()
         };
-        let (own, original) = (of(name), of(Strategy::Original));
-        let last = *own.last()?;
+        let (runs, original) = (of(name), of(Strategy::Original));
+        let last = *runs.last()?;
         let epoch_s =
-            |one: &Measurement| one.epoch_s.iter().sum::<f64>() / one.epoch_s.len().max(1) as f64;
-        let seconds = |one: &Measurement| one.epoch_s.iter().sum::<f64>();
-        let per_epoch = |one: &Measurement, value: f64| value / one.epoch_s.len().max(1) as f64;
+            |run: &Measurement| run.epoch_s.iter().sum::<f64>() / run.epoch_s.len().max(1) as f64;
+        let seconds = |run: &Measurement| run.epoch_s.iter().sum::<f64>();
+        let per_epoch = |run: &Measurement, value: f64| value / run.epoch_s.len().max(1) as f64;
         let spread =
-            |value: &dyn Fn(&Measurement) -> f64| Spread::of(own.iter().map(|one| value(one)));
-        let speedup = (own.len() == original.len()).then(|| {
-            let pairs = original.iter().zip(&own);
-            Spread::of(pairs.map(|(original, own)| epoch_s(original) / epoch_s(own)))
+            |value: &dyn Fn(&Measurement) -> f64| Spread::of(runs.iter().map(|run| value(run)));
+        let speedup = (runs.len() == original.len()).then(|| {
+            let pairs = original.iter().zip(&runs);
+            Spread::of(pairs.map(|(original, run)| epoch_s(original) / epoch_s(run)))
         });
         Some(Self {
             name,
             rate_limit,
             epoch_s: spread(&epoch_s),
-            cubes_per_s: spread(&|one| one.cubes as f64 / seconds(one)),
+            cubes_per_s: spread(&|run| run.cubes as f64 / seconds(run)),
             speedup,
-            cpu_s: Spread::of_all(own.iter().map(|one| one.cpu_s.map(|cpu| per_epoch(one, cpu)))),
+            cpu_s: Spread::of_all(runs.iter().map(|run| run.cpu_s.map(|cpu| per_epoch(run, cpu)))),
             peak_bytes: Spread::of_all(
-                own.iter().map(|one| one.peak_bytes.map(|peak| peak as f64)),
+                runs.iter().map(|run| run.peak_bytes.map(|peak| peak as f64)),
             ),
-            bytes_read: spread(&|one| per_epoch(one, one.bytes_read as f64)),
+            bytes_read: spread(&|run| per_epoch(run, run.bytes_read as f64)),
             disk_bytes: Spread::of_all(
-                own.iter().map(|one| one.disk_bytes.map(|bytes| per_epoch(one, bytes as f64))),
+                runs.iter().map(|run| run.disk_bytes.map(|bytes| per_epoch(run, bytes as f64))),
             ),
-            utilisation: spread(&|one| one.utilisation),
+            utilisation: spread(&|run| run.utilisation),
             timeline: Timeline {
                 window_s: WINDOW_S,
                 source: last.utilisation_source.clone(),
@@ -290,9 +290,9 @@ mod tests {
 
     #[test]
     fn short_times_keep_their_digits() {
-        let told = |values: &[f64]| Spread::of(values.iter().copied()).to_string();
-        assert_eq!(told(&[2.6, 2.7]), "2.65 ± 0.07");
-        assert_eq!(told(&[0.0011, 0.0012]), "0.00115 ± 0.00007");
+        let text = |values: &[f64]| Spread::of(values.iter().copied()).to_string();
+        assert_eq!(text(&[2.6, 2.7]), "2.65 ± 0.07");
+        assert_eq!(text(&[0.0011, 0.0012]), "0.00115 ± 0.00007");
         assert_eq!(
             [0.0, 0.03, 0.12, 1e-300].map(digits),
             ["0.00", "0.0300", "0.120", "0.000000000"]

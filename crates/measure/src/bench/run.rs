@@ -40,9 +40,9 @@ pub trait Measurer {
 
 /// Measures in this process, with the tensors of a library.
 #[derive(Clone, Copy, Debug)]
-pub struct Here<'a, L>(pub &'a L);
+pub struct InProcess<'a, L>(pub &'a L);
 
-impl<L: TrainingLibrary> Measurer for Here<'_, L> {
+impl<L: TrainingLibrary> Measurer for InProcess<'_, L> {
     fn check(&self, device: &str) -> Result<()> {
         self.0.named(device).map(drop)
     }
@@ -67,8 +67,8 @@ impl Measurer for Processes<'_> {
     }
 
     fn measure(&self, request: &Request) -> Result<Measurement> {
-        let asked = remote::Request::Bench(Box::new(request.clone()));
-        let measured = Process::start(&mut (self.command)())?.ask(&asked, self.stop);
+        let message = remote::Request::Bench(Box::new(request.clone()));
+        let measured = Process::start(&mut (self.command)())?.ask(&message, self.stop);
         measured.map_err(|error| match error.kind() {
             ErrorKind::Interrupted => error,
             _ => error.within(format!("measuring {} failed", request.strategy)).or_remedy(remedy![

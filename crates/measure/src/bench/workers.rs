@@ -186,9 +186,9 @@ fn collated(cubes: &[Array]) -> Result<Array> {
     let [first, ..] = cubes else { return Err(Error::bug("a batch without cubes")) };
     let bytes = first.len() * first.element().size();
     let mut batch = Buffer::zeroed(cubes.len() * bytes)?;
-    for (cube, place) in cubes.iter().zip(batch.bytes_mut().chunks_exact_mut(bytes.max(1))) {
-        let bytes = cube.bytes().filter(|cube| cube.len() == place.len());
-        place.copy_from_slice(bytes.ok_or_else(|| Error::bug(format!("{cube:?} in a batch")))?);
+    for (cube, slot) in cubes.iter().zip(batch.bytes_mut().chunks_exact_mut(bytes.max(1))) {
+        let bytes = cube.bytes().filter(|cube| cube.len() == slot.len());
+        slot.copy_from_slice(bytes.ok_or_else(|| Error::bug(format!("{cube:?} in a batch")))?);
     }
     batch.array(&[&[cubes.len()], first.shape()].concat(), first.element())
 }

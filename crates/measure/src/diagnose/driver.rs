@@ -262,7 +262,7 @@ impl Driver<'_> {
                     with_more.push(self.time(Variant::Basis(Basis::MoreThreads))?);
                 }
                 if real == Some(*level) {
-                    loads.extend(lap.statistics.as_ref().map(|one| one.times.load_s.mean));
+                    loads.extend(lap.statistics.as_ref().map(|stats| stats.times.load_s.mean));
                     statistics = lap.statistics;
                 }
             }
@@ -287,10 +287,10 @@ impl Driver<'_> {
     /// Measures the cost of every augmentation.
     fn augmentations(&mut self) -> Result<Vec<AugmentationCost>> {
         let mut costs = Vec::new();
-        for (place, name) in self.levels.augmentations().into_iter().enumerate() {
+        for (index, name) in self.levels.augmentations().into_iter().enumerate() {
             self.say(&format!("without {name}"))?;
-            let times = (0..self.effort.rounds.asked())
-                .map(|_| self.time(Variant::Basis(Basis::Without { place })))
+            let times = (0..self.effort.rounds.requested())
+                .map(|_| self.time(Variant::Basis(Basis::Without { place: index })))
                 .collect::<Result<Vec<f64>>>()?;
             costs.push(AugmentationCost { name, without_s: median(&times) });
         }
@@ -360,10 +360,11 @@ mod tests {
         }
 
         fn diagnose(&mut self, effort: Effort) -> (Diagnosis, Vec<String>) {
-            let mut told = Vec::new();
+            let mut messages = Vec::new();
             let stop = AtomicBool::new(false);
-            let diagnosis = diagnose(self, effort, &stop, &mut |what| told.push(what.to_owned()));
-            (diagnosis.unwrap(), told)
+            let diagnosis =
+                diagnose(self, effort, &stop, &mut |what| messages.push(what.to_owned()));
+            (diagnosis.unwrap(), messages)
         }
     }
 
@@ -434,14 +435,14 @@ mod tests {
     #[test]
     fn levels_take_turns_and_the_remedy_is_tried_beside_everything_real() {
         let mut levels = Scripted::new(&LEVELS, disk);
-        let (diagnosis, told) = levels.diagnose(EFFORT);
+        let (diagnosis, messages) = levels.diagnose(EFFORT);
         assert_eq!(diagnosis.verdict.culprit, Some(Level::Read));
         assert_eq!((diagnosis.attempts, &diagnosis.notes[..]), (1, &["a note".to_owned()][..]));
         let round = ["the training step", "decoding", "reading files"];
         let trial = ["reading files", "remedied", "decoding"];
         assert_eq!(levels.laps, [round, round, trial, trial].concat());
-        assert_eq!(told[0], "round 1 of 2: the training step");
-        assert_eq!(told.last().unwrap(), "round 2 of 2: the remedy");
+        assert_eq!(messages[0], "round 1 of 2: the training step");
+        assert_eq!(messages.last().unwrap(), "round 2 of 2: the remedy");
         let verified = diagnosis.verified.unwrap();
         assert!(verified.steady && (verified.gain - 2.0).abs() < 1e-9, "{verified:?}");
         assert_eq!((diagnosis.facts.load_s, diagnosis.facts.cores > 0), (Some(0.05), true));
@@ -481,11 +482,11 @@ mod tests {
     fn every_augmentation_is_left_out_where_they_are_to_blame() {
         let takes = |level| if level >= Level::Augment { 0.5 } else { 0.1 };
         let mut levels = Scripted::new(&[Level::Step, Level::Augment, Level::Read], takes);
-        let (diagnosis, told) = levels.diagnose(Effort { verify: false, ..EFFORT });
+        let (diagnosis, messages) = levels.diagnose(Effort { verify: false, ..EFFORT });
         let costs = diagnosis.facts.augmentations.iter();
-        let costs: Vec<(&str, f64)> = costs.map(|one| (&one.name[..], one.without_s)).collect();
+        let costs: Vec<(&str, f64)> = costs.map(|cost| (&cost.name[..], cost.without_s)).collect();
         assert_eq!(costs, [("hflip", 0.45), ("elastic", 0.15)]);
-        assert_eq!(told[told.len() - 2..], ["without hflip", "without elastic"]);
+        assert_eq!(messages[messages.len() - 2..], ["without hflip", "without elastic"]);
         let action = Action::Without { place: 1, name: "elastic".to_owned() };
         assert_eq!(diagnosis.remedy.unwrap().action, action);
     }
@@ -496,9 +497,9 @@ mod tests {
         let once = Effort { rounds: Rounds::new(1), ..EFFORT };
         let diagnosed = |slow| {
             let mut levels = Scripted { slow, ..Scripted::new(&LEVELS, disk) };
-            let (diagnosis, told) = levels.diagnose(once);
+            let (diagnosis, messages) = levels.diagnose(once);
             let again =
-                told.iter().filter(|what| what.ends_with("measuring everything again")).count();
+                messages.iter().filter(|what| what.ends_with("measuring everything again")).count();
             assert_eq!(again + 1, diagnosis.attempts);
             let verified = diagnosis.verified.unwrap();
             let same = verified.before_s == diagnosis.verdict.real_s();

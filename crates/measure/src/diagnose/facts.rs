@@ -155,9 +155,10 @@ impl Facts {
                 let (chunk_bytes, values) =
                     (image.chunk_bytes() as u64, image.grid().chunk_values());
                 let value = chunk_bytes / values.max(1) as u64;
-                let own = u64::from(rows) * u64::from(columns) * image.shape().bands as u64 * value;
+                let window_bytes =
+                    u64::from(rows) * u64::from(columns) * image.shape().bands as u64 * value;
                 let Workload { chunks, decoded, .. } = *workload;
-                WindowCost { rows, columns, bytes: own, chunks, chunk_bytes, decoded }
+                WindowCost { rows, columns, bytes: window_bytes, chunks, chunk_bytes, decoded }
             }),
             ..Self::default()
         }

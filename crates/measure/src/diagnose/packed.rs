@@ -111,7 +111,7 @@ impl Change {
         Some(match action {
             Action::Cache { cache, .. } => Self { cache: Some(*cache), ..change },
             Action::Threads { threads } => Self { threads: Some(*threads), ..change },
-            Action::Without { place, .. } => Self { without: Some(*place), ..change },
+            Action::Without { place: index, .. } => Self { without: Some(*index), ..change },
             Action::Crop { pixels } => Self { crop: Some(*pixels), ..change },
             Action::ShuffleWindow { .. } | Action::Pin | Action::Other => return None,
         })
@@ -161,8 +161,8 @@ impl<L: TrainingLibrary> Levels for Packed<'_, L> {
             Variant::Basis(Basis::Level { level: Level::Augment }) => {
                 return self.keep_stepping(self.options.pipeline.clone(), timer);
             }
-            Variant::Basis(Basis::Without { place }) => {
-                let change = Change { without: Some(place), ..Change::default() };
+            Variant::Basis(Basis::Without { place: index }) => {
+                let change = Change { without: Some(index), ..Change::default() };
                 return self.keep_stepping(self.pipeline(&change), timer);
             }
             Variant::Basis(Basis::Level { level }) => Change::of_level(level),
@@ -313,8 +313,8 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
 
     fn pipeline(&self, change: &Change) -> Option<Pipeline> {
         let mut pipeline = self.options.pipeline.clone()?;
-        if let Some(place) = change.without {
-            pipeline.ops.remove(place);
+        if let Some(index) = change.without {
+            pipeline.ops.remove(index);
         }
         Some(pipeline).filter(|pipeline| !pipeline.ops.is_empty())
     }

@@ -76,7 +76,7 @@ pub fn remedy(verdict: &Verdict, facts: &Facts) -> Option<Remedy> {
 }
 
 /// More threads are preferred to decoded samples in memory if a batch then takes at most this many times as long.
-const ENOUGH: f64 = 1.1;
+const MAX_SLOWDOWN: f64 = 1.1;
 
 type Advice = (Action, Option<Prediction>, Vec<String>);
 
@@ -84,22 +84,22 @@ fn words(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
-/// `rest`, or the time of loading if that is longer, because loading may be the next bottleneck. `part` is the share of
-/// today's batch that is still loaded.
-fn slowed_by_loading(facts: &Facts, rest: Prediction, part: f64) -> Prediction {
-    facts.load_s.map_or(rest, |time| rest.slowest((time * part).into()))
+/// `other_work`, or the time of loading if that is longer, because loading may be the next bottleneck. `part` is the
+/// share of today's batch that is still loaded.
+fn slowed_by_loading(facts: &Facts, other_work: Prediction, part: f64) -> Prediction {
+    facts.load_s.map_or(other_work, |time| other_work.slowest((time * part).into()))
 }
 
 fn augmentation(verdict: &Verdict, facts: &Facts) -> Advice {
     let step = verdict.up_to(Level::Step);
     let all = verdict.up_to(Level::Augment);
     let dearest = facts.augmentations.iter().enumerate();
-    let dearest = dearest.min_by(|(_, one), (_, other)| one.without_s.total_cmp(&other.without_s));
+    let dearest = dearest.min_by(|(_, a), (_, b)| a.without_s.total_cmp(&b.without_s));
     let mut advice = Vec::new();
     if !facts.gpu {
         advice.push("on a GPU, augmentations take a small part of this time".to_owned());
     }
-    let Some((place, cost)) = dearest else { return (Action::Other, None, advice) };
+    let Some((index, cost)) = dearest else { return (Action::Other, None, advice) };
     if facts.augmentations.len() > 1 {
         let share = (all - cost.without_s) / (all - step).max(f64::MIN_POSITIVE);
         advice.push(format!(
@@ -108,9 +108,9 @@ fn augmentation(verdict: &Verdict, facts: &Facts) -> Advice {
             100.0 * share.clamp(0.0, 1.0)
         ));
     }
-    let without = Prediction::of(cost.without_s, Basis::Without { place });
+    let without = Prediction::of(cost.without_s, Basis::Without { place: index });
     let predicted = slowed_by_loading(facts, without, 1.0);
-    (Action::Without { place, name: cost.name.clone() }, Some(predicted), advice)
+    (Action::Without { place: index, name: cost.name.clone() }, Some(predicted), advice)
 }
 
 /// Advice for a loader that waits for conversion and normalisation, which threads and memory do not help.
@@ -151,8 +151,8 @@ fn copy(verdict: &Verdict, facts: &Facts) -> Advice {
     let pixels = [rows.div_ceil(2), columns];
     let part = f64::from(pixels[0]) / f64::from(rows.max(1));
     let copies = Prediction::level(verdict, Level::Copy).times(part);
-    let rest = Prediction::level(verdict, Level::Augment).slowest(copies);
-    let predicted = slowed_by_loading(facts, rest, part);
+    let other_work = Prediction::level(verdict, Level::Augment).slowest(copies);
+    let predicted = slowed_by_loading(facts, other_work, part);
     advice.push(
         "the prediction assumes that the step takes as long for a crop as for a whole cube"
             .to_owned(),
@@ -168,9 +168,9 @@ pub(super) fn threads(facts: &Facts) -> Option<Action> {
 /// Chunks of this kind in memory, if they fit and are not there already.
 pub(super) fn cache(facts: &Facts, kind: CacheKind) -> Option<Action> {
     let decoded = kind == CacheKind::Decoded;
-    let there = facts.cache == "decoded" || (!decoded && facts.cache == "compressed");
+    let cached = facts.cache == "decoded" || (!decoded && facts.cache == "compressed");
     let bytes = if decoded { facts.decoded_bytes } else { facts.stored_bytes };
-    let bytes = facts.fit(bytes).filter(|_| !there)?;
+    let bytes = facts.fit(bytes).filter(|_| !cached)?;
     Some(Action::Cache { cache: kind, bytes })
 }
 
@@ -272,7 +272,8 @@ fn decode(verdict: &Verdict, facts: &Facts) -> Advice {
         (action, collate.slowest(load))
     });
     // More threads need no memory, so they are preferred even if they are slightly slower.
-    let enough = threads.clone().filter(|(_, after)| after.batch_s <= collate.batch_s * ENOUGH);
+    let enough =
+        threads.clone().filter(|(_, after)| after.batch_s <= collate.batch_s * MAX_SLOWDOWN);
     match enough.or(cached).or(threads) {
         Some((action, after)) => (action, Some(after), advice),
         None => {

@@ -69,12 +69,12 @@ pub(crate) fn serve<L: TrainingLibrary>(
     library: &L,
     channel: &mut Channel<'_>,
 ) -> Result<()> {
-    let made = request.options(library).and_then(|options| {
+    let prepared = request.options(library).and_then(|options| {
         let step = request.step(library, &options)?;
         Ok((options, step))
     });
-    let (options, mut step) = match made {
-        Ok(made) => made,
+    let (options, mut step) = match prepared {
+        Ok(prepared) => prepared,
         Err(error) => return channel.answer::<About>(Err(error)),
     };
     let mut train = |image: &L::Tensor, _: &[(String, L::Tensor)]| step.train(image);

@@ -333,9 +333,9 @@ mod tests {
             Level::Read,
             Level::Cold,
         ];
-        let slower = |place: usize| 0.9991 * 1.4f64.powi(place as i32);
-        let measured = levels.iter().enumerate().map(|(place, level)| {
-            let batch_s = vec![slower(place), slower(place) * 1.1, slower(place) * 0.9];
+        let slower = |index: usize| 0.9991 * 1.4f64.powi(index as i32);
+        let measured = levels.iter().enumerate().map(|(index, level)| {
+            let batch_s = vec![slower(index), slower(index) * 1.1, slower(index) * 0.9];
             Measured { level: *level, batch_s }
         });
         let verdict = verdict(&measured.collect::<Vec<_>>(), Limits::default());
@@ -365,8 +365,9 @@ mod tests {
     fn a_machine_that_changed_its_speed_is_told() {
         let changed = tried(Trial { before_s: 0.15, ..TRIAL });
         let text = changed.text();
-        let told = "unsure     the speed of the machine changed: a batch took 200 ms, then 150 ms";
-        assert!(text.contains(told), "{text}");
+        let expected =
+            "unsure     the speed of the machine changed: a batch took 200 ms, then 150 ms";
+        assert!(text.contains(expected), "{text}");
         let steady = |before_s| {
             let trial = Trial { before_s, basis_s: None, ..TRIAL };
             tried(trial).verified.unwrap().steady
@@ -387,9 +388,9 @@ mod tests {
         assert!(verified(0.213, 0.0545).steady);
         assert!(!verified(0.19, 0.0525).steady);
         let text = tried(Trial { basis_s: Some(0.06), ..TRIAL }).text();
-        let told = "the speed of the machine changed: the basis of the prediction took 50.0 ms, then 60.0 ms";
+        let expected = "the speed of the machine changed: the basis of the prediction took 50.0 ms, then 60.0 ms";
         let words: Vec<&str> = text.split_whitespace().collect();
-        assert!(words.join(" ").contains(told), "{text}");
+        assert!(words.join(" ").contains(expected), "{text}");
     }
 
     #[test]

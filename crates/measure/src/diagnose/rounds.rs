@@ -6,17 +6,17 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::verdict::{Limits, Measured, verdict};
 
-/// Number of rounds: first as many as requested, then more until the result is settled, up to [`Rounds::MOST`] times as
-/// many.
+/// Number of rounds: first as many as requested, then more until the result is settled, up to [`Rounds::MAX_FACTOR`]
+/// times as many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "usize")]
 pub struct Rounds {
-    asked: usize,
+    requested: usize,
 }
 
 impl From<Rounds> for usize {
     fn from(rounds: Rounds) -> Self {
-        rounds.asked
+        rounds.requested
     }
 }
 
@@ -28,25 +28,25 @@ impl<'de> Deserialize<'de> for Rounds {
 
 impl Rounds {
     /// Maximum number of rounds, as a multiple of those requested.
-    pub const MOST: usize = 3;
+    pub const MAX_FACTOR: usize = 3;
 
     /// Maximum number of attempts, if the speed of the machine changes before the remedy is tried.
     pub const ATTEMPTS: usize = 3;
 
     /// At least one round.
-    pub const fn new(asked: usize) -> Self {
-        Self { asked: if asked == 0 { 1 } else { asked } }
+    pub const fn new(requested: usize) -> Self {
+        Self { requested: if requested == 0 { 1 } else { requested } }
     }
 
     /// Number of rounds requested.
-    pub fn asked(self) -> usize {
-        self.asked
+    pub fn requested(self) -> usize {
+        self.requested
     }
 
     /// A progress message for a round, counted from 1.
     pub fn name(self, round: usize, what: &str) -> String {
-        if round <= self.asked {
-            format!("round {round} of {}: {what}", self.asked)
+        if round <= self.requested {
+            format!("round {round} of {}: {what}", self.requested)
         } else {
             format!("round {round}, to be sure: {what}")
         }
@@ -67,7 +67,7 @@ impl Rounds {
     }
 
     fn end(self, done: usize, settled: impl FnOnce() -> bool) -> bool {
-        done >= Self::MOST * self.asked || (done >= self.asked && settled())
+        done >= Self::MAX_FACTOR * self.requested || (done >= self.requested && settled())
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_round_beyond_those_asked_for_says_so_and_none_is_one() {
         let rounds = Rounds::new(0);
-        assert_eq!(rounds.asked(), 1);
+        assert_eq!(rounds.requested(), 1);
         assert_eq!(rounds.name(1, "step"), "round 1 of 1: step");
         assert_eq!(rounds.name(2, "step"), "round 2, to be sure: step");
     }

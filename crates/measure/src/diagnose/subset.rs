@@ -21,11 +21,11 @@ pub fn subset(
     let room =
         machine::available_memory().map_or(usize::MAX, |memory| (memory / 4 / each) as usize);
     let (batch, per_sample) = (batch_size.max(1), per_sample.max(1));
-    let (all, one) = ((BATCHES * batch).div_ceil(per_sample), batch.div_ceil(per_sample));
-    let wanted = all.max(CUBES).min(room.max(one)).min(chosen.len());
+    let (all, one_batch) = ((BATCHES * batch).div_ceil(per_sample), batch.div_ceil(per_sample));
+    let wanted = all.max(CUBES).min(room.max(one_batch)).min(chosen.len());
     // Whole batches, if there is at least one.
     let wanted = if per_sample == 1 && wanted > batch { wanted / batch * batch } else { wanted };
-    (0..wanted).map(|place| chosen[place * chosen.len() / wanted]).collect()
+    (0..wanted).map(|index| chosen[index * chosen.len() / wanted]).collect()
 }
 
 #[cfg(test)]

@@ -106,27 +106,27 @@ pub fn verdict(measured: &[Measured], limits: Limits) -> Verdict {
     // Every level includes all levels before it, so no level can need longer than a later one. If it was slower,
     // something else disturbed it.
     let mut bounds = times.clone();
-    for place in (1..bounds.len()).rev() {
-        bounds[place - 1] = bounds[place - 1].min(bounds[place]);
+    for index in (1..bounds.len()).rev() {
+        bounds[index - 1] = bounds[index - 1].min(bounds[index]);
     }
     let whole = bounds.last().copied().unwrap_or_default();
     let mut rows: Vec<Row> = Vec::new();
-    for (place, Measured { level, batch_s }) in measured.into_iter().enumerate() {
+    for (index, Measured { level, batch_s }) in measured.into_iter().enumerate() {
         let spread = spread(batch_s);
         let (cost, needed) = rows.last().map_or((0.0, 0.0), |before| {
             // The uncertainty of the difference of the medians.
             let noise = error(spread, batch_s.len()).hypot(error(before.spread_s, before.rounds));
             let needed = (limits.share * before.bound_s).max(limits.spreads * noise);
-            (bounds[place] - before.bound_s, needed)
+            (bounds[index] - before.bound_s, needed)
         });
         rows.push(Row {
             level: *level,
             kept: level.kept(),
             adds: level.adds(),
-            batch_s: times[place],
+            batch_s: times[index],
             spread_s: spread,
             rounds: batch_s.len(),
-            bound_s: bounds[place],
+            bound_s: bounds[index],
             cost_s: cost,
             share: if whole > 0.0 { cost / whole } else { 0.0 },
             needed_s: needed,
@@ -134,7 +134,7 @@ pub fn verdict(measured: &[Measured], limits: Limits) -> Verdict {
         });
     }
     let counting = rows.iter().filter(|row| row.counts);
-    let culprit = counting.max_by(|one, other| one.cost_s.total_cmp(&other.cost_s));
+    let culprit = counting.max_by(|a, b| a.cost_s.total_cmp(&b.cost_s));
     let uncertain = |row: &Row| error(row.spread_s, row.rounds) > limits.share / 2.0 * whole;
     let hidden = |row: &Row| !row.counts && row.cost_s > limits.share * (row.bound_s - row.cost_s);
     let settled = !rows.iter().any(|row| uncertain(row) || hidden(row))
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_verdict_without_measurements() {
+    fn no_measurements_give_no_verdict() {
         let verdict = verdict(&[], Limits::default());
         assert_eq!((verdict.rows.len(), verdict.culprit), (0, None));
         assert_eq!(culprit(&[level(Level::Step, &[])]), None);
@@ -293,7 +293,7 @@ mod tests {
         fn costs_sum_to_what_is_lost(times in proptest::collection::vec(1e-4f64..1.0, 1..7)) {
             let levels = [Level::Step, Level::Augment, Level::Copy, Level::Collate, Level::Decode, Level::Read];
             let measured: Vec<Measured> =
-                levels.into_iter().zip(&times).map(|(one, time)| level(one, &[*time])).collect();
+                levels.into_iter().zip(&times).map(|(each, time)| level(each, &[*time])).collect();
             let verdict = verdict(&measured, Limits::default());
             let times = &times[..times.len().min(levels.len())];
             let least = times.iter().copied().fold(f64::INFINITY, f64::min);

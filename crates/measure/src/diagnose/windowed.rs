@@ -42,8 +42,8 @@ pub(super) fn by_default(verdict: &Verdict, facts: &Facts) -> Option<(Action, Pr
 /// The cost of a window that decodes its chunks by itself.
 pub(super) fn cost(facts: &Facts) -> Option<String> {
     let window = facts.window.as_ref().filter(|_| facts.cache != "decoded")?;
-    let WindowCost { rows, columns, bytes: own, chunks, chunk_bytes, .. } = *window;
-    let times = chunks * chunk_bytes as f64 / own.max(1) as f64;
+    let WindowCost { rows, columns, bytes: window_bytes, chunks, chunk_bytes, .. } = *window;
+    let times = chunks * chunk_bytes as f64 / window_bytes.max(1) as f64;
     Some(format!(
         "a window of {rows}x{columns} pixels lies in {chunks:.2} chunks of {}, so {times:.1} times its own bytes are decoded",
         bytes(chunk_bytes)
@@ -146,7 +146,7 @@ mod tests {
             ]
         );
         let tiles = remedy.advice.iter().position(|line| line.contains("whole rows"));
-        assert!(tiles.is_some_and(|place| place > 1), "{remedy:?}");
+        assert!(tiles.is_some_and(|index| index > 1), "{remedy:?}");
         // If files are slow, the remedy is the same: chunks that are kept need not be read again.
         let disk = [(Level::Step, 0.1), (Level::Decode, 0.12), (Level::Read, 0.6)];
         let remedy = of(&facts(auto(CacheKind::Decoded, None)), &disk);

@@ -195,8 +195,8 @@ impl Chart {
     /// pointer is on the point.
     #[must_use]
     pub fn scatter(self, name: &str, points: &[([f64; 2], &str)]) -> Self {
-        let own = points.iter().map(|(point, label)| (*point, (*label).to_owned())).collect();
-        self.add(name, Kind::Scatter(own))
+        let points = points.iter().map(|(point, label)| (*point, (*label).to_owned())).collect();
+        self.add(name, Kind::Scatter(points))
     }
 
     /// Adds a bar to each category, in order.
@@ -211,7 +211,7 @@ impl Chart {
     }
 
     /// Draws the chart.
-    pub fn render(&self, place: SvgTarget) -> String {
+    pub fn render(&self, target: SvgTarget) -> String {
         let [width, _] = self.size;
         let mut out = String::new();
         // Narrow charts wrap their title; bold letters are wider.
@@ -225,7 +225,8 @@ impl Chart {
         let (frame, y_ticks, category_lines) = self.frame(top);
         self.axes(&mut out, &frame, &y_ticks, &category_lines);
         self.areas(&mut out, &frame);
-        let groups = self.series.iter().filter(|one| matches!(one.kind, Kind::Bars(_))).count();
+        let groups =
+            self.series.iter().filter(|series| matches!(series.kind, Kind::Bars(_))).count();
         let mut group = 0;
         // Labels avoid all points, including those of later series.
         let mut taken = self.dots(&frame);
@@ -242,7 +243,7 @@ impl Chart {
                 }
             }
         }
-        svg::picture(place, self.size, [&self.title, &self.description], "", &out)
+        svg::picture(target, self.size, [&self.title, &self.description], "", &out)
     }
 
     /// The chart for a page: at its own size if the page is wide. On a narrow page it is as wide as a phone and
@@ -270,7 +271,7 @@ impl Chart {
     /// end. A single series needs no name.
     fn legend(&self, out: &mut String, first: f64) -> f64 {
         let named: Vec<_> =
-            self.series.iter().enumerate().filter(|(_, one)| !one.name.is_empty()).collect();
+            self.series.iter().enumerate().filter(|(_, series)| !series.name.is_empty()).collect();
         if named.len() < 2 {
             return first - 14.0;
         }
@@ -361,7 +362,7 @@ impl Chart {
         let numbers = self.points().map(|[x, _]| x);
         let (low, high) = numbers
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)));
-        let scatter = self.series.iter().any(|one| matches!(one.kind, Kind::Scatter(_)));
+        let scatter = self.series.iter().any(|series| matches!(series.kind, Kind::Scatter(_)));
         if scatter || low >= high || !low.is_finite() {
             let low = if self.from_zero { low.min(0.0) } else { low };
             let (low, high) = Ticks::around(low, high, 6).ends();
@@ -421,7 +422,7 @@ impl Chart {
 
     fn areas(&self, out: &mut String, frame: &Frame) {
         let numbers = self.series.iter().enumerate();
-        let areas = numbers.filter(|(_, one)| matches!(one.kind, Kind::Area(_)));
+        let areas = numbers.filter(|(_, series)| matches!(series.kind, Kind::Area(_)));
         let mut below: Option<Vec<[f64; 2]>> = None;
         for ((number, _), edge) in areas.zip(self.stacks()) {
             let floor =
@@ -453,7 +454,7 @@ impl Chart {
             let (y, zero) = (frame.y(bar.value), frame.y(0.0));
             let category = self.categories.get(at).map_or("", String::as_str);
             let series = &self.series[number].name;
-            let told =
+            let names =
                 [category, series].into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>();
             let _ = writeln!(
                 out,
@@ -463,7 +464,7 @@ impl Chart {
                 y.min(zero),
                 (width - 2.0).max(1.0),
                 (y - zero).abs().max(0.5),
-                escape(&told.join(", ")),
+                escape(&names.join(", ")),
                 rounded(bar.value, 3),
             );
             let mut end = y.min(zero);
@@ -540,8 +541,8 @@ fn wrapped(words: &str, size: f64, room: f64) -> Vec<String> {
         }
     }
     if lines.len() > 3 {
-        let rest = lines.split_off(2).join(" ");
-        lines.push(rest);
+        let remaining = lines.split_off(2).join(" ");
+        lines.push(remaining);
     }
     lines.iter().map(|line| fitting(line, size, room)).collect()
 }
@@ -608,18 +609,18 @@ fn scatter(
             (x - wide / 2.0, y - 10.0),
             (x - wide / 2.0, y + 20.0),
         ];
-        let spot = free.into_iter().find_map(|(left, base)| {
-            let place = [left, base - 11.0, left + wide, base + 3.0];
-            let inside = place[0] >= frame.left - 4.0
-                && place[2] <= frame.right + 16.0
-                && place[1] >= frame.top - 12.0
-                && place[3] <= frame.bottom;
-            let clear = taken.iter().all(|other| !overlap(&place, other));
-            (inside && clear).then_some((left, base, place))
+        let spot = free.into_iter().find_map(|(start, base)| {
+            let area = [start, base - 11.0, start + wide, base + 3.0];
+            let inside = area[0] >= frame.left - 4.0
+                && area[2] <= frame.right + 16.0
+                && area[1] >= frame.top - 12.0
+                && area[3] <= frame.bottom;
+            let clear = taken.iter().all(|other| !overlap(&area, other));
+            (inside && clear).then_some((start, base, area))
         });
-        if let Some((left, base, place)) = spot.filter(|_| !label.is_empty()) {
-            taken.push(place);
-            text(out, [left, base], "start", "small", label);
+        if let Some((start, base, area)) = spot.filter(|_| !label.is_empty()) {
+            taken.push(area);
+            text(out, [start, base], "start", "small", label);
         }
     }
 }
@@ -654,8 +655,8 @@ mod tests {
         };
         let anchor = |svg: String| {
             let (before, _) = svg.split_once(">label</text>").unwrap();
-            let (_, place) = before.rsplit_once(" x=\"").unwrap();
-            place.split('"').next().unwrap().parse::<f64>().unwrap()
+            let (_, x) = before.rsplit_once(" x=\"").unwrap();
+            x.split('"').next().unwrap().parse::<f64>().unwrap()
         };
         let (free, moved) = (anchor(chart(2.0)), anchor(chart(1.05)));
         assert!(moved < free, "{moved} {free}");

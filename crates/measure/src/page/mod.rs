@@ -159,8 +159,8 @@ mod tests {
     fn data_cannot_break_out() {
         let evil = "</script><script>alert(1)</script><!-- & \u{2028}";
         let html = Page::new("x").data(&serde_json::json!({ "name": evil })).render();
-        let (_, rest) = html.split_once("id=\"data\">").unwrap();
-        let (json, _) = rest.split_once("</script>").unwrap();
+        let (_, after) = html.split_once("id=\"data\">").unwrap();
+        let (json, _) = after.split_once("</script>").unwrap();
         assert!(!json.contains('<') && !json.contains('>') && !json.contains('&'));
         let back: serde_json::Value = serde_json::from_str(json).unwrap();
         assert_eq!(back["name"], evil);

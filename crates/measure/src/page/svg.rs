@@ -88,7 +88,7 @@ pub(super) fn page_style() -> String {
 /// A picture of the given size in pixels around `content`, which is SVG. Title and description are plain text, and
 /// screen readers read them. `extra` are CSS rules for the content, with the page's variables as colours.
 pub fn picture(
-    place: SvgTarget,
+    target: SvgTarget,
     [width, height]: [f64; 2],
     [title, description]: [&str; 2],
     extra: &str,
@@ -100,7 +100,7 @@ pub fn picture(
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
     let (title, description) = (escape(title), escape(description));
-    let style = match place {
+    let style = match target {
         SvgTarget::Page => scoped_style(extra),
         SvgTarget::File => {
             let rules = [RULES, &series_rules(), extra].concat();
@@ -112,7 +112,7 @@ pub fn picture(
             )
         }
     };
-    let (attributes, ground) = match place {
+    let (attributes, ground) = match target {
         SvgTarget::Page => ("", ""),
         SvgTarget::File => (
             " xmlns=\"http://www.w3.org/2000/svg\"",

@@ -17,7 +17,7 @@ use super::channel::Answer;
 use crate::{Error, ErrorKind, Result};
 
 /// Interval at which a request to stop is checked.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A process that calls [`serve`](super::serve). It is killed on drop.
 #[derive(Debug)]
@@ -76,12 +76,12 @@ impl Process {
         let mut line = serde_json::to_string(request).expect("plain data");
         line.push('\n');
         // Writing to a process that has ended could kill this one with a signal.
-        let there = matches!(self.child.try_wait(), Ok(None));
-        if !there || self.requests.write_all(line.as_bytes()).is_err() {
+        let running = matches!(self.child.try_wait(), Ok(None));
+        if !running || self.requests.write_all(line.as_bytes()).is_err() {
             return Err(self.ended());
         }
         let line = loop {
-            match self.answers.recv_timeout(LOOK) {
+            match self.answers.recv_timeout(POLL_INTERVAL) {
                 Ok(line) => break line,
                 Err(_) if stop.load(Ordering::Relaxed) => return Err(stopped()),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -100,9 +100,9 @@ impl Process {
     /// The error if the process ended without an answer.
     fn ended(&mut self) -> Error {
         let status = self.child.wait();
-        let told = self.messages.take().and_then(|messages| messages.join().ok());
-        let told = told.unwrap_or_default();
-        match (last_line(&told), status) {
+        let messages = self.messages.take().and_then(|messages| messages.join().ok());
+        let messages = messages.unwrap_or_default();
+        match (last_line(&messages), status) {
             (_, Ok(status)) if by_the_user(status) => stopped(),
             (Some(line), _) => self.failed(line.to_owned()),
             (None, Ok(status)) => {

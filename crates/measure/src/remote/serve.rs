@@ -32,33 +32,33 @@ mod tests {
 
     /// The answers of the host to some lines.
     fn answers(lines: &[&str]) -> (Vec<String>, Result<()>) {
-        let (mut lines, mut told) = (lines.iter(), Vec::new());
+        let (mut lines, mut sent) = (lines.iter(), Vec::new());
         let mut receive = || Ok(lines.next().map(|line| (*line).to_owned()));
         let mut send = |line: &str| {
-            told.push(line.to_owned());
+            sent.push(line.to_owned());
             Ok(())
         };
         let channel = &mut Channel { receive: &mut receive, send: &mut send };
         let served = serve(&Host::new(1), channel);
-        (told, served)
+        (sent, served)
     }
 
     #[test]
     fn requests_are_answered_in_their_order_and_errors_are_answers() {
         let lines = [r#"{"device": "auto"}"#, r#"{"device": "tpu"}"#, r#"{"device": "cpu"}"#];
-        let (told, served) = answers(&lines);
+        let (sent, served) = answers(&lines);
         served.unwrap();
-        assert_eq!([&told[0], &told[2]], [r#"{"done":"cpu"}"#; 2]);
-        let Answer::Failed(failure) = serde_json::from_str::<Answer<String>>(&told[1]).unwrap()
+        assert_eq!([&sent[0], &sent[2]], [r#"{"done":"cpu"}"#; 2]);
+        let Answer::Failed(failure) = serde_json::from_str::<Answer<String>>(&sent[1]).unwrap()
         else {
-            panic!("{}", told[1]);
+            panic!("{}", sent[1]);
         };
         assert!(Error::from(failure).to_string().contains("no device is named tpu"));
     }
 
     #[test]
     fn text_that_is_not_a_request_ends_the_process() {
-        let (told, served) = answers(&["hello", r#"{"device": "cpu"}"#]);
-        assert!(told.is_empty() && served.unwrap_err().to_string().contains("no request"));
+        let (sent, served) = answers(&["hello", r#"{"device": "cpu"}"#]);
+        assert!(sent.is_empty() && served.unwrap_err().to_string().contains("no request"));
     }
 }

@@ -16,7 +16,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::model::{End, MOST_BATCHES, Model, Order, too_many};
+use super::model::{End, MAX_BATCHES, Model, Order, too_many};
 use super::random::Use;
 use super::times::nanoseconds;
 use crate::Result;
@@ -105,7 +105,7 @@ pub(super) fn run(model: &Model, observer: &mut dyn Observer) -> Result<u64> {
                 if done == batches {
                     return Ok(time);
                 }
-                if done > MOST_BATCHES {
+                if done > MAX_BATCHES {
                     return Err(too_many());
                 }
             }
@@ -133,8 +133,8 @@ impl<L: Fn(u64) -> u64, S: Fn(u64) -> u64> Engine<'_, L, S> {
             Order::FirstCome if self.queued.len() < self.model.queue => self.put(batch, loader),
             Order::FirstCome => self.held.push_back((batch, loader)),
             Order::InOrder => {
-                let place = self.place(batch);
-                self.loaded[place] = true;
+                let slot = self.slot(batch);
+                self.loaded[slot] = true;
                 if batch < self.taken + self.model.queue as u64 {
                     self.put(batch, loader);
                 }
@@ -183,8 +183,8 @@ impl<L: Fn(u64) -> u64, S: Fn(u64) -> u64> Engine<'_, L, S> {
 
     fn take_next(&mut self) {
         let batch = self.taken;
-        let place = self.place(batch);
-        if !std::mem::take(&mut self.loaded[place]) {
+        let slot = self.slot(batch);
+        if !std::mem::take(&mut self.loaded[slot]) {
             return;
         }
         let loader = self.loader_of(batch);
@@ -193,7 +193,7 @@ impl<L: Fn(u64) -> u64, S: Fn(u64) -> u64> Engine<'_, L, S> {
         }
         self.begin_step(batch, loader);
         let enters = batch + self.model.queue as u64;
-        if enters > batch && self.loaded[self.place(enters)] {
+        if enters > batch && self.loaded[self.slot(enters)] {
             self.put(enters, self.loader_of(enters));
         }
     }
@@ -206,7 +206,7 @@ impl<L: Fn(u64) -> u64, S: Fn(u64) -> u64> Engine<'_, L, S> {
         self.stepping = true;
     }
 
-    fn place(&self, batch: u64) -> usize {
+    fn slot(&self, batch: u64) -> usize {
         (batch % self.loaded.len() as u64) as usize
     }
 

@@ -108,14 +108,16 @@ impl Statistics {
 
 fn find<'a>(json: &'a Value, strategy: Option<&str>) -> Result<&'a Value> {
     let strategies = json.get("strategies").and_then(Value::as_array);
-    let name = |one: &'a Value| one.get("name").and_then(Value::as_str).unwrap_or_default();
+    let name = |entry: &'a Value| entry.get("name").and_then(Value::as_str).unwrap_or_default();
     if let Some(all) = strategies {
         let names = || all.iter().map(name).collect::<Vec<_>>().join(", ");
         let choose = || remedy!["choose one with ", Opt::Strategy, format!(": {}", names())];
-        let one = match (strategy, all.as_slice()) {
-            (Some(wanted), all) => all.iter().find(|one| name(one) == wanted).ok_or_else(|| {
-                Error::conflict(format!("has no strategy {wanted:?}")).with_remedy(choose())
-            })?,
+        let entry = match (strategy, all.as_slice()) {
+            (Some(wanted), all) => {
+                all.iter().find(|entry| name(entry) == wanted).ok_or_else(|| {
+                    Error::conflict(format!("has no strategy {wanted:?}")).with_remedy(choose())
+                })?
+            }
             (None, [only]) => only,
             (None, _) => {
                 return Err(Error::new(
@@ -125,8 +127,8 @@ fn find<'a>(json: &'a Value, strategy: Option<&str>) -> Result<&'a Value> {
                 .with_remedy(choose()));
             }
         };
-        return one.get("statistics").filter(|found| found.is_object()).ok_or_else(|| {
-            Error::malformed(format!("its strategy {:?} has no statistics", name(one)))
+        return entry.get("statistics").filter(|found| found.is_object()).ok_or_else(|| {
+            Error::malformed(format!("its strategy {:?} has no statistics", name(entry)))
                 .with_remedy(write_anew())
         });
     }
@@ -163,19 +165,19 @@ mod tests {
 
     #[test]
     fn statistics_are_found_wherever_they_are_written() {
-        let own = statistics(1, 4);
+        let bare = statistics(1, 4);
         let strategies = serde_json::json!({"strategies": [
-            {"name": "original", "statistics": statistics(2, 5)}, {"name": "ring", "statistics": own}]});
+            {"name": "original", "statistics": statistics(2, 5)}, {"name": "ring", "statistics": bare}]});
         let of = |json: &Value, name| Measured::from_json(&json.to_string(), name);
-        let ring = of(&own, None).unwrap();
+        let ring = of(&bare, None).unwrap();
         assert_eq!((ring.loaders, ring.queue, ring.threads), (1, 2, Some(4)));
         assert_eq!((ring.load.mean_s(), ring.step.as_ref().unwrap().mean_s()), (0.5, 0.1));
-        assert_eq!(of(&serde_json::json!({"statistics": own, "x": 1}), None).unwrap(), ring);
+        assert_eq!(of(&serde_json::json!({"statistics": bare, "x": 1}), None).unwrap(), ring);
         assert_eq!(of(&strategies, Some("ring")).unwrap(), ring);
         let original = of(&strategies, Some("original")).unwrap();
         assert_eq!((original.loaders, original.queue, original.threads), (2, 2, None));
         assert!(of(&strategies, None).unwrap_err().to_string().contains("original, ring"));
-        assert!(of(&strategies, Some("x")).is_err() && of(&own, Some("x")).is_err());
+        assert!(of(&strategies, Some("x")).is_err() && of(&bare, Some("x")).is_err());
     }
 
     #[test]

@@ -50,7 +50,7 @@ mod what_if;
 mod tests;
 
 pub use measured::Measured;
-pub use model::{DEFAULT_SPREAD, End, MOST_BATCHES, MOST_LOADERS, MOST_QUEUE, Model, Order};
+pub use model::{DEFAULT_SPREAD, End, MAX_BATCHES, MAX_LOADERS, MAX_QUEUE, Model, Order};
 pub use options::SimulateOptions;
 pub use page::page;
 pub use report::{

@@ -10,13 +10,13 @@ use crate::{Error, Result};
 pub const DEFAULT_SPREAD: f64 = 0.05;
 
 /// Maximum number of loaders.
-pub const MOST_LOADERS: usize = 1024;
+pub const MAX_LOADERS: usize = 1024;
 
 /// Maximum number of places in the queue.
-pub const MOST_QUEUE: usize = 1 << 20;
+pub const MAX_QUEUE: usize = 1 << 20;
 
 /// Maximum number of simulated batches: a few seconds of work.
-pub const MOST_BATCHES: u64 = 50_000_000;
+pub const MAX_BATCHES: u64 = 50_000_000;
 
 /// Which batch the model gets next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,8 +102,8 @@ impl Model {
             Err(Error::conflict(format!("there are {number} {name}"))
                 .with_remedy(format!("choose {least} to {most}")))
         };
-        within("loaders", self.loaders, 1, MOST_LOADERS)?;
-        within("batches in the queue", self.queue, 0, MOST_QUEUE)?;
+        within("loaders", self.loaders, 1, MAX_LOADERS)?;
+        within("batches in the queue", self.queue, 0, MAX_QUEUE)?;
         let times = |name: &str, times: &Times| {
             times.check().map_err(|error| {
                 Error::conflict(format!("the {name} time {}", error.what()))
@@ -122,7 +122,7 @@ impl Model {
                     .with_remedy("choose one in between, such as 30s"));
             }
         };
-        if batches > MOST_BATCHES as f64 {
+        if batches > MAX_BATCHES as f64 {
             return Err(too_many());
         }
         if batches < 1.0 && matches!(self.end, End::Batches(_)) {
@@ -140,7 +140,7 @@ impl Model {
 pub(super) fn too_many() -> Error {
     Error::conflict(format!(
         "more than {} million batches would be simulated",
-        MOST_BATCHES / 1_000_000
+        MAX_BATCHES / 1_000_000
     ))
     .with_remedy("choose a shorter duration; rates settle long before")
 }

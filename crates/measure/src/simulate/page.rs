@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::model::Order;
 use super::report::{Limit, Outcome, Report, Scenario};
-use super::timeline::{LEFT, RIGHT, timeline};
+use super::timeline::{AXIS_LEFT, AXIS_RIGHT, timeline};
 use super::trace::Trace;
 use crate::page::chart::Chart;
 use crate::page::svg::SvgTarget;
@@ -30,9 +30,9 @@ pub fn page(scenarios: &[Scenario]) -> String {
     let Some(report) = Report::new(scenarios) else { return page.render() };
     let data = Data {
         report: &report,
-        names: scenarios.iter().map(|one| one.name.as_str()).collect(),
-        traces: scenarios.iter().map(|one| &one.run.trace).collect(),
-        timeline: [LEFT, RIGHT],
+        names: scenarios.iter().map(|scenario| scenario.name.as_str()).collect(),
+        traces: scenarios.iter().map(|scenario| &scenario.run.trace).collect(),
+        timeline: [AXIS_LEFT, AXIS_RIGHT],
     };
     let timelines: String = scenarios.iter().enumerate().map(timeline_box).collect();
     let mut page = page
@@ -69,8 +69,8 @@ fn stage(scenarios: &[Scenario]) -> String {
     let mut html = String::from("<div class=\"controls\">\n");
     if scenarios.len() > 1 {
         html.push_str("<label>Run <select id=\"run\">");
-        for (number, one) in scenarios.iter().enumerate() {
-            let _ = write!(html, "<option value=\"{number}\">{}</option>", escape(&one.name));
+        for (number, scenario) in scenarios.iter().enumerate() {
+            let _ = write!(html, "<option value=\"{number}\">{}</option>", escape(&scenario.name));
         }
         html.push_str("</select></label>\n");
     }
@@ -104,10 +104,10 @@ type Row<'a> = (&'a str, fn(&Outcome) -> String);
 
 /// A table with one column per run.
 fn columns(scenarios: &[Scenario], rows: &[Row<'_>]) -> String {
-    let names = scenarios.iter().map(|one| one.name.as_str());
+    let names = scenarios.iter().map(|scenario| scenario.name.as_str());
     let head: Vec<&str> = std::iter::once("").chain(names).collect();
     let row = |(name, cell): &Row<'_>| {
-        let cells = scenarios.iter().map(|one| cell(&one.run.outcome));
+        let cells = scenarios.iter().map(|scenario| cell(&scenario.run.outcome));
         std::iter::once((*name).to_owned()).chain(cells).collect()
     };
     table(&head, &rows.iter().map(row).collect::<Vec<_>>())
@@ -115,36 +115,36 @@ fn columns(scenarios: &[Scenario], rows: &[Row<'_>]) -> String {
 
 fn results(scenarios: &[Scenario]) -> String {
     let rows: [Row<'_>; 12] = [
-        ("Batches done", |one| one.batches.to_string()),
-        ("Time", |one| format!("{} s", short(one.duration_s))),
-        ("Rate", |one| format!("{} batches/s", short(one.batches_per_s))),
-        ("Bound by loading", |one| format!("{} batches/s", short(one.bounds.loading))),
-        ("Bound by the step", |one| format!("{} batches/s", short(one.bounds.step))),
-        ("Limited by", |one| limit(one.limit).to_owned()),
-        ("Model idle", |one| percent(one.consumer_idle)),
-        ("Loaders loading", |one| percent(one.loaders_busy)),
-        ("Loaders holding a batch", |one| percent(one.loaders_blocked)),
-        ("Batches in the queue, mean", |one| short(one.queue_mean)),
-        ("Least and most", |one| format!("{} to {}", one.queue_min, one.queue_max)),
-        ("Loaded and not done", |one| (one.loaded - one.batches).to_string()),
+        ("Batches done", |outcome| outcome.batches.to_string()),
+        ("Time", |outcome| format!("{} s", short(outcome.duration_s))),
+        ("Rate", |outcome| format!("{} batches/s", short(outcome.batches_per_s))),
+        ("Bound by loading", |outcome| format!("{} batches/s", short(outcome.bounds.loading))),
+        ("Bound by the step", |outcome| format!("{} batches/s", short(outcome.bounds.step))),
+        ("Limited by", |outcome| limit(outcome.limit).to_owned()),
+        ("Model idle", |outcome| percent(outcome.consumer_idle)),
+        ("Loaders loading", |outcome| percent(outcome.loaders_busy)),
+        ("Loaders holding a batch", |outcome| percent(outcome.loaders_blocked)),
+        ("Batches in the queue, mean", |outcome| short(outcome.queue_mean)),
+        ("Least and most", |outcome| format!("{} to {}", outcome.queue_min, outcome.queue_max)),
+        ("Loaded and not done", |outcome| (outcome.loaded - outcome.batches).to_string()),
     ];
     columns(scenarios, &rows)
 }
 
 fn models(scenarios: &[Scenario]) -> String {
     let rows: [Row<'_>; 6] = [
-        ("Loaders", |one| match one.options.threads {
-            Some(threads) => format!("{} of {threads} threads", one.options.loaders),
-            None => one.options.loaders.to_string(),
+        ("Loaders", |outcome| match outcome.options.threads {
+            Some(threads) => format!("{} of {threads} threads", outcome.options.loaders),
+            None => outcome.options.loaders.to_string(),
         }),
-        ("Load time", |one| time(&one.options.load)),
-        ("Step time", |one| time(&one.options.step)),
-        ("Places in the queue", |one| one.options.queue.to_string()),
-        ("Order", |one| match one.options.order {
+        ("Load time", |outcome| time(&outcome.options.load)),
+        ("Step time", |outcome| time(&outcome.options.step)),
+        ("Places in the queue", |outcome| outcome.options.queue.to_string()),
+        ("Order", |outcome| match outcome.options.order {
             Order::FirstCome => "first come, first served".to_owned(),
             Order::InOrder => "in order".to_owned(),
         }),
-        ("Seed", |one| one.options.seed.to_string()),
+        ("Seed", |outcome| outcome.options.seed.to_string()),
     ];
     columns(scenarios, &rows)
 }
@@ -158,17 +158,17 @@ fn time(times: &super::Times) -> String {
 
 /// Time series of the runs that are longer than their traces.
 fn course(scenarios: &[Scenario]) -> Option<String> {
-    let long: Vec<_> = scenarios.iter().filter(|one| !one.run.trace.whole).collect();
-    let charts = long.iter().map(|one| {
-        let series = &one.run.outcome.series;
+    let long: Vec<_> = scenarios.iter().filter(|scenario| !scenario.run.trace.whole).collect();
+    let charts = long.iter().map(|scenario| {
+        let series = &scenario.run.outcome.series;
         let points = |values: &[f64]| -> Vec<[f64; 2]> {
             let at = |(number, value): (usize, &f64)| [number as f64 * series.span_s, *value];
             let mut points: Vec<_> = values.iter().enumerate().map(at).collect();
             // The last step extends to the end of the run.
-            points.extend(values.last().map(|value| [one.run.outcome.duration_s, *value]));
+            points.extend(values.last().map(|value| [scenario.run.outcome.duration_s, *value]));
             points
         };
-        let title = format!("{}: means of each {} s", one.name, short(series.span_s));
+        let title = format!("{}: means of each {} s", scenario.name, short(series.span_s));
         let svg = Chart::new(
             &title,
             "Batches in the queue, loaders that hold a batch and the model's load over time.",

@@ -157,10 +157,11 @@ impl Report {
     pub fn new(scenarios: &[Scenario]) -> Option<Self> {
         let (base, others) = scenarios.split_first()?;
         let base = base.run.outcome.clone();
-        let changed = |one: &Scenario| Changed {
-            name: one.name.clone(),
-            speedup: (base.batches > 0).then(|| one.run.outcome.batches_per_s / base.batches_per_s),
-            outcome: one.run.outcome.clone(),
+        let changed = |scenario: &Scenario| Changed {
+            name: scenario.name.clone(),
+            speedup: (base.batches > 0)
+                .then(|| scenario.run.outcome.batches_per_s / base.batches_per_s),
+            outcome: scenario.run.outcome.clone(),
         };
         let what_if = others.iter().map(changed).collect();
         Some(Self { base, what_if })
@@ -186,11 +187,11 @@ impl Observer for Both {
 /// If the model is not valid; see [`Model::check`].
 pub fn simulate(model: &Model) -> Result<Run> {
     model.check()?;
-    let known = match model.end {
+    let duration = match model.end {
         End::Seconds(time) => Some(nanoseconds(time)),
         End::Batches(_) => None,
     };
-    let tally = Tally::new(model.loaders, known);
+    let tally = Tally::new(model.loaders, duration);
     let mut both = Both { tally, tracer: Tracer::default() };
     let end = engine::run(model, &mut both)?;
     let Both { mut tally, tracer } = both;

@@ -174,23 +174,23 @@ impl Observer for Tally {
     fn see(&mut self, time: u64, event: Event, _: u64, loader: usize) {
         self.advance(time);
         let levels = &mut self.levels_now;
-        let own = &mut self.loaders[loader];
+        let times = &mut self.loaders[loader];
         match event {
             Event::Begun => {
                 levels.loading += 1;
-                (own.since, own.holds) = (time, false);
+                (times.since, times.holds) = (time, false);
             }
             Event::Loaded => {
                 (levels.loading, levels.holding) = (levels.loading - 1, levels.holding + 1);
                 self.loaded += 1;
-                own.loaded += 1;
-                own.loading += time - own.since;
-                (own.since, own.holds) = (time, true);
+                times.loaded += 1;
+                times.loading += time - times.since;
+                (times.since, times.holds) = (time, true);
             }
             Event::Queued => {
                 (levels.holding, levels.queue) = (levels.holding - 1, levels.queue + 1);
                 self.queued += 1;
-                own.holding += time - own.since;
+                times.holding += time - times.since;
             }
             Event::Taken => {
                 (levels.queue, levels.stepping) = (levels.queue - 1, 1);

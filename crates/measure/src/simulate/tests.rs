@@ -81,19 +81,19 @@ fn taken(events: &Events) -> Vec<Naive> {
     let mut all = std::collections::HashMap::<u64, Naive>::new();
     let mut order = Vec::new();
     for (time, event, batch, _) in &events.0 {
-        let one = all.entry(*batch).or_default();
+        let times = all.entry(*batch).or_default();
         match event {
-            Event::Begun => one.begun = *time,
-            Event::Loaded => one.loaded = *time,
-            Event::Queued => one.queued = *time,
+            Event::Begun => times.begun = *time,
+            Event::Loaded => times.loaded = *time,
+            Event::Queued => times.queued = *time,
             Event::Taken => {
-                one.taken = *time;
+                times.taken = *time;
                 order.push(*batch);
             }
-            Event::Done => one.done = *time,
+            Event::Done => times.done = *time,
         }
     }
-    order.iter().map(|batch| all[batch]).filter(|one| one.done > 0).collect()
+    order.iter().map(|batch| all[batch]).filter(|times| times.done > 0).collect()
 }
 
 proptest! {
@@ -257,7 +257,7 @@ fn slots_are_loaders_and_places_in_the_queue() {
             };
             let mut events = Events::default();
             engine::run(&model, &mut events).unwrap();
-            let got: Vec<u64> = taken(&events).iter().map(|one| one.done).collect();
+            let got: Vec<u64> = taken(&events).iter().map(|times| times.done).collect();
             let want = ring(workers, slots, load, step, 40);
             assert_eq!(got, want, "{workers} workers, {slots} slots, load {load}, step {step}");
         }
@@ -297,9 +297,9 @@ fn runs_known_by_hand() {
     let slow = of(&steady(7, 2.0, 0.1));
     assert_eq!((slow.batches, slow.limit), (98, Limit::Loading));
     // One batch at a time, one after the other.
-    let one = of(&Model { end: End::Batches(10), ..steady(1, 1.0, 0.25) });
-    assert_eq!((one.batches, one.duration_s), (10, 10.25));
-    assert!((one.consumer_idle - (1.0 - 2.5 / 10.25)).abs() < 1e-12);
+    let single = of(&Model { end: End::Batches(10), ..steady(1, 1.0, 0.25) });
+    assert_eq!((single.batches, single.duration_s), (10, 10.25));
+    assert!((single.consumer_idle - (1.0 - 2.5 / 10.25)).abs() < 1e-12);
     // The model is slow: the queue fills up, and the loader is blocked.
     let full = of(&Model { queue: 3, end: End::Seconds(1000.0), ..steady(1, 0.1, 1.0) });
     assert_eq!(
@@ -334,7 +334,7 @@ fn absurd_models_are_refused() {
     let base = Model::new(7, 2.0, 0.1);
     let bad = [
         Model { loaders: 0, ..base.clone() },
-        Model { loaders: MOST_LOADERS + 1, ..base.clone() },
+        Model { loaders: MAX_LOADERS + 1, ..base.clone() },
         Model { queue: usize::MAX, ..base.clone() },
         Model { end: End::Seconds(0.0), ..base.clone() },
         Model { end: End::Seconds(f64::NAN), ..base.clone() },

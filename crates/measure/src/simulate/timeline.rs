@@ -10,8 +10,8 @@ use crate::page::svg::{self, SvgTarget};
 use crate::page::ticks::Ticks;
 
 /// Left end of the time axis in the picture, in pixels.
-pub(super) const LEFT: f64 = 84.0;
-pub(super) const RIGHT: f64 = 1080.0;
+pub(super) const AXIS_LEFT: f64 = 84.0;
+pub(super) const AXIS_RIGHT: f64 = 1080.0;
 const WIDTH: f64 = 1100.0;
 /// Maximum number of loaders that get a row.
 const ROWS: usize = 24;
@@ -19,13 +19,13 @@ const ROW: f64 = 18.0;
 const READY: f64 = 64.0;
 
 /// Draws the first batches of a run, as far as its trace reaches, with time from left to right.
-pub fn timeline(scenario: &Scenario, place: SvgTarget) -> String {
+pub fn timeline(scenario: &Scenario, target: SvgTarget) -> String {
     let trace = &scenario.run.trace;
     let outcome = &scenario.run.outcome;
     let loaders = outcome.per_loader.len();
     let rows = loaders.min(ROWS);
     let until = seconds(trace.until).max(1e-9);
-    let x = |time: u64| LEFT + (RIGHT - LEFT) * (seconds(time) / until).min(1.0);
+    let x = |time: u64| AXIS_LEFT + (AXIS_RIGHT - AXIS_LEFT) * (seconds(time) / until).min(1.0);
     let mut out = String::new();
     let part = if trace.whole { String::new() } else { format!(", the first {:.3} s", until) };
     let heading = format!(
@@ -38,27 +38,32 @@ pub fn timeline(scenario: &Scenario, place: SvgTarget) -> String {
     let mut y = 68.0;
     for loader in 0..rows {
         label(&mut out, [16.0, y + 13.0], "small", &format!("loader {}", loader + 1));
-        let own = || trace.batches.iter().filter(|batch| batch.loader == loader);
-        let loading = own().filter_map(|one| one.begun.map(|from| (from, one.loaded)));
+        let batches = || trace.batches.iter().filter(|batch| batch.loader == loader);
+        let loading = batches().filter_map(|batch| batch.begun.map(|from| (from, batch.loaded)));
         bars(&mut out, "f0", loading, trace.until, x, [y, ROW - 4.0]);
-        let holding = own().filter_map(|one| one.loaded.map(|from| (from, one.queued)));
+        let holding = batches().filter_map(|batch| batch.loaded.map(|from| (from, batch.queued)));
         bars(&mut out, "f1", holding, trace.until, x, [y, ROW - 4.0]);
         y += ROW;
     }
     if loaders > rows {
-        label(&mut out, [LEFT, y + 13.0], "small", &format!("and {} loaders more", loaders - rows));
+        label(
+            &mut out,
+            [AXIS_LEFT, y + 13.0],
+            "small",
+            &format!("and {} loaders more", loaders - rows),
+        );
         y += ROW;
     }
     y += 10.0;
     ready(&mut out, &trace.batches, trace.until, x, y);
     y += READY + 14.0;
     label(&mut out, [16.0, y + 13.0], "small", "model");
-    let steps = trace.batches.iter().filter_map(|one| one.taken.map(|from| (from, one.done)));
+    let steps = trace.batches.iter().filter_map(|batch| batch.taken.map(|from| (from, batch.done)));
     bars(&mut out, "f2", steps, trace.until, x, [y, ROW - 4.0]);
     y += ROW;
     let ticks = Ticks::within(0.0, until, 12);
     for tick in &ticks.at {
-        let at = LEFT + (RIGHT - LEFT) * tick / until;
+        let at = AXIS_LEFT + (AXIS_RIGHT - AXIS_LEFT) * tick / until;
         let _ = writeln!(out, "<path class=\"axis\" d=\"M{at:.1} {y:.1}v5\"/>");
         let text = ticks.label(*tick);
         let _ = writeln!(
@@ -67,14 +72,14 @@ pub fn timeline(scenario: &Scenario, place: SvgTarget) -> String {
             y + 19.0
         );
     }
-    let _ = writeln!(out, "<path class=\"axis\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/>");
+    let _ = writeln!(out, "<path class=\"axis\" d=\"M{AXIS_LEFT} {y:.1}H{AXIS_RIGHT}\"/>");
     label(&mut out, [16.0, y + 19.0], "small", "time in s");
-    let told = format!(
+    let description = format!(
         "{loaders} loaders, {} places in the queue; the model was idle {:.0}% of the time.",
         outcome.options.queue,
         outcome.consumer_idle * 100.0
     );
-    svg::picture(place, [WIDTH, y + 30.0], [&heading, &told], "", &out)
+    svg::picture(target, [WIDTH, y + 30.0], [&heading, &description], "", &out)
 }
 
 fn label(out: &mut String, [x, y]: [f64; 2], class: &str, text: &str) {
@@ -142,21 +147,21 @@ fn ready(out: &mut String, batches: &[BatchTrace], until: u64, x: impl Fn(u64) -
     let most = levels.iter().map(|(_, level)| *level).max().unwrap_or(0).max(1);
     let bottom = top + READY;
     let y = |level: i64| bottom - READY * level as f64 / most as f64;
-    let mut path = format!("M{LEFT} {bottom:.1}");
+    let mut path = format!("M{AXIS_LEFT} {bottom:.1}");
     for (time, level) in &levels {
         let _ = write!(path, "H{:.2}V{:.1}", x(*time), y(*level));
     }
-    let _ = writeln!(out, "<path class=\"f5\" d=\"{path}H{RIGHT}V{bottom:.1}z\"/>");
+    let _ = writeln!(out, "<path class=\"f5\" d=\"{path}H{AXIS_RIGHT}V{bottom:.1}z\"/>");
     let _ = writeln!(
         out,
-        "<path class=\"rule\" d=\"M{LEFT} {top:.1}H{RIGHT}M{LEFT} {bottom:.1}H{RIGHT}\"/>"
+        "<path class=\"rule\" d=\"M{AXIS_LEFT} {top:.1}H{AXIS_RIGHT}M{AXIS_LEFT} {bottom:.1}H{AXIS_RIGHT}\"/>"
     );
     label(out, [16.0, top + READY / 2.0 + 4.0], "small", "ready");
     for (level, base) in [(most, top + 4.0), (0, bottom + 4.0)] {
         let _ = writeln!(
             out,
             "<text class=\"small\" x=\"{}\" y=\"{base:.1}\" text-anchor=\"end\">{level}</text>",
-            LEFT - 8.0
+            AXIS_LEFT - 8.0
         );
     }
 }

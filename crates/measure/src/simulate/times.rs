@@ -59,7 +59,7 @@ pub(super) const LONGEST_S: f64 = 10.0 * 365.0 * 86400.0;
 
 /// The largest `tail_power`. It keeps the exponent finite if the mean is hardly above the lower of the last two
 /// percentiles.
-const MOST_TAIL_POWER: f64 = 1e6;
+const MAX_TAIL_POWER: f64 = 1e6;
 
 impl Times {
     /// Times with this mean and standard deviation in seconds.
@@ -97,7 +97,7 @@ impl Times {
         // A uniform number from 0 to 1, raised to the power p, has the mean 1 / (p + 1).
         let wanted = (parts * mean - body_sum - low) / above;
         let tail_power =
-            if above > 0.0 { 1.0 / wanted.clamp(1.0 / MOST_TAIL_POWER, 1.0) - 1.0 } else { 1.0 };
+            if above > 0.0 { 1.0 / wanted.clamp(1.0 / MAX_TAIL_POWER, 1.0) - 1.0 } else { 1.0 };
         let of_tail = |power: f64| 1.0 / (power * tail_power + 1.0);
         let mean_s = (body_sum + low + above * of_tail(1.0)) / parts;
         let tail_square =
@@ -168,8 +168,8 @@ impl Times {
                 Self::LogNormal { .. } => (centre + width * normal(pair(seed, what, number))).exp(),
                 Self::Measured { percentiles_s, tail_power, .. } => {
                     let [share, _] = pair(seed, what, number);
-                    let place = share * (percentiles_s.len() - 1) as f64;
-                    let (part, within) = (place as usize, place.fract());
+                    let position = share * (percentiles_s.len() - 1) as f64;
+                    let (part, within) = (position as usize, position.fract());
                     let (low, high) = (percentiles_s[part], percentiles_s[part + 1]);
                     let in_tail = part + 2 == percentiles_s.len();
                     low + (high - low) * if in_tail { within.powf(*tail_power) } else { within }

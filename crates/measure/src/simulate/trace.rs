@@ -34,7 +34,7 @@ pub struct Trace {
 }
 
 /// Maximum number of batches in a trace.
-const MOST: usize = 1000;
+const MAX_BATCHES: usize = 1000;
 
 /// Records the first batches.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl Tracer {
 
 impl Observer for Tracer {
     fn see(&mut self, time: u64, event: Event, batch: u64, loader: usize) {
-        if batch >= MOST as u64 {
+        if batch >= MAX_BATCHES as u64 {
             self.missing.get_or_insert(time);
             return;
         }

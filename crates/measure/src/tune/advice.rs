@@ -109,22 +109,23 @@ impl Needs {
     }
 
     /// Rates of the parts: disk, decode, copy, step.
-    fn parts(&self, disk: Option<f64>, one: &Measured) -> [Option<f64>; 4] {
-        let decode = one.decode_at(self.cores) * 1e9;
-        [disk.map(|rate| rate * one.ratio), Some(decode), Some(self.copy), self.step]
+    fn parts(&self, disk: Option<f64>, measured: &Measured) -> [Option<f64>; 4] {
+        let decode = measured.decode_at(self.cores) * 1e9;
+        [disk.map(|rate| rate * measured.ratio), Some(decode), Some(self.copy), self.step]
     }
 
     /// The overall rate, and what limits it.
-    fn rate(&self, disk: Option<f64>, one: &Measured) -> (f64, Limit) {
+    fn rate(&self, disk: Option<f64>, measured: &Measured) -> (f64, Limit) {
         let limits = [Limit::Disk, Limit::Decode, Limit::Copy, Limit::Step];
-        let parts = self.parts(disk, one);
-        let known = parts.iter().zip(limits).filter_map(|(rate, limit)| Some(((*rate)?, limit)));
-        known.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, Limit::Decode))
+        let parts = self.parts(disk, measured);
+        let available =
+            parts.iter().zip(limits).filter_map(|(rate, limit)| Some(((*rate)?, limit)));
+        available.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, Limit::Decode))
     }
 
     /// The best candidate for a disk.
     pub fn best(&self, disk: Option<f64>, tried: &[Measured]) -> usize {
-        let rates: Vec<f64> = tried.iter().map(|one| self.rate(disk, one).0).collect();
+        let rates: Vec<f64> = tried.iter().map(|measured| self.rate(disk, measured).0).collect();
         let most = |places: &[usize]| places.iter().map(|at| rates[*at]).fold(0.0, f64::max);
         let (usual, others): (Vec<usize>, Vec<usize>) = (0..tried.len())
             .partition(|at| tried[*at].candidate.chunk_bytes == hsipack_format::grid::TARGET_CHUNK);
@@ -202,9 +203,9 @@ mod tests {
     fn the_slowest_part_limits() {
         let tried = [measured(1, 1.5, 8.0, 2.0), measured(2, 3.0, 2.0, 0.1)];
         let all = cases(&needs(None), &tried);
-        let seen: Vec<_> = all.iter().map(|case| (case.candidate, case.limit)).collect();
+        let limits: Vec<_> = all.iter().map(|case| (case.candidate, case.limit)).collect();
         use Limit::{Decode, Disk};
-        assert_eq!(seen, [(0, Decode), (1, Decode), (1, Disk), (1, Disk)]);
+        assert_eq!(limits, [(0, Decode), (1, Decode), (1, Disk), (1, Disk)]);
         assert_eq!(all[0].bytes_per_s, 8e9);
         assert_eq!(all[2].bytes_per_s, 1.5e9);
         assert_eq!(all[3].epoch_s, 1e10 / 3e8);

@@ -71,13 +71,15 @@ pub fn chunk_sizes(best: &[Candidate], sample: &Sample, quick: bool) -> Vec<Cand
         };
         sample.pieces.iter().map(rows).collect()
     };
-    let mut known = vec![cut(TARGET_CHUNK)];
+    let mut cuts = vec![cut(TARGET_CHUNK)];
     let mut found = Vec::new();
     for target in targets {
-        let own = cut(*target);
-        if !known.contains(&own) {
-            known.push(own);
-            found.extend(best.iter().map(|one| Candidate { chunk_bytes: *target, ..*one }));
+        let rows = cut(*target);
+        if !cuts.contains(&rows) {
+            cuts.push(rows);
+            found.extend(
+                best.iter().map(|candidate| Candidate { chunk_bytes: *target, ..*candidate }),
+            );
         }
     }
     found

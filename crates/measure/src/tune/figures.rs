@@ -66,8 +66,8 @@ impl Measured {
     /// Decoding rate with `cores` threads in GB/s: measured, or extrapolated in proportion from the next lower number
     /// of threads.
     pub fn decode_at(&self, cores: usize) -> f64 {
-        let known = self.decode.iter().rev().find(|rate| rate.threads <= cores);
-        known.map_or(0.0, |rate| rate.gb_per_s * cores as f64 / rate.threads as f64)
+        let nearest = self.decode.iter().rev().find(|rate| rate.threads <= cores);
+        nearest.map_or(0.0, |rate| rate.gb_per_s * cores as f64 / rate.threads as f64)
     }
 }
 

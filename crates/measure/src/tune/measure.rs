@@ -135,15 +135,16 @@ impl<'a> Bench<'a> {
         for candidate in candidates {
             self.check()?;
             let key = (candidate.chunk_bytes, candidate.keep_bits);
-            let known = shared.iter().find(|(other, _)| *other == key).map(|(_, own)| own.clone());
-            let own = known.unwrap_or_else(|| chunks(candidate));
+            let cached =
+                shared.iter().find(|(other, _)| *other == key).map(|(_, chunks)| chunks.clone());
+            let candidate_chunks = cached.unwrap_or_else(|| chunks(candidate));
             if !shared.iter().any(|(other, _)| *other == key) {
                 if !again {
                     shared.clear();
                 }
-                shared.push((key, own.clone()));
+                shared.push((key, candidate_chunks.clone()));
             }
-            trials.push(self.begin(*candidate, own, again, most(&pools))?);
+            trials.push(self.begin(*candidate, candidate_chunks, again, most(&pools))?);
         }
         for round in 0..self.limits.rounds {
             self.measure_copy(&pools);
@@ -249,16 +250,16 @@ fn encode(
     let next = AtomicUsize::new(0);
     let begin = Instant::now();
     let work = || -> Result<(Vec<Stored>, Duration)> {
-        let mut own = Vec::new();
+        let mut encoded = Vec::new();
         loop {
             let at = next.load(Ordering::Relaxed);
             // The first chunk is always encoded, however long it takes.
             if at >= count || at > 0 && begin.elapsed() >= time {
-                return Ok((own, begin.elapsed()));
+                return Ok((encoded, begin.elapsed()));
             }
             let at = next.fetch_add(1, Ordering::Relaxed);
             if at >= count {
-                return Ok((own, begin.elapsed()));
+                return Ok((encoded, begin.elapsed()));
             }
             let mut stored = Vec::new();
             let chunk = chunks.get(at);
@@ -266,12 +267,12 @@ fn encode(
             let codec = codec.with_blocks(TARGET_BLOCK, chunk.len());
             hsipack_store::codec::encode(&codec, chunk, &mut stored)?;
             stored.shrink_to_fit();
-            own.push((at, stored));
+            encoded.push((at, stored));
         }
     };
     let done = pool.broadcast(|_| work()).into_iter().collect::<Result<Vec<_>>>()?;
     let seconds = done.iter().map(|(_, end)| end.as_secs_f64()).fold(1e-9, f64::max);
-    let mut stored: Vec<Stored> = done.into_iter().flat_map(|(own, _)| own).collect();
+    let mut stored: Vec<Stored> = done.into_iter().flat_map(|(encoded, _)| encoded).collect();
     stored.sort_by_key(|(at, _)| *at);
     let bytes: usize = stored.iter().map(|(at, _)| chunks.get(*at).len()).sum();
     Ok((stored.into_iter().map(|(_, stored)| stored).collect(), bytes as f64 / seconds))
@@ -289,15 +290,15 @@ fn drive(
     let next = AtomicUsize::new(0);
     let begin = Instant::now();
     let work = |out: &mut Vec<u8>| -> Result<(usize, Duration)> {
-        let (mut bytes, mut place) = (0, 0);
+        let (mut bytes, mut offset) = (0, 0);
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed) % lens.len();
             let len = lens[at];
-            if place + len > out.len() {
-                place = 0;
+            if offset + len > out.len() {
+                offset = 0;
             }
-            each(at, &mut out[place..place + len])?;
-            place += len;
+            each(at, &mut out[offset..offset + len])?;
+            offset += len;
             bytes += len;
             let elapsed = begin.elapsed();
             if elapsed >= time {
@@ -357,19 +358,26 @@ mod tests {
             Candidate::new(Compressor::Lz4, 0, Shuffle::None),
             Candidate::new(Compressor::Zstd, 1, Shuffle::Byte),
         ];
-        let found =
-            bench.sweep(&candidates, &|one| sample.chunks(one.chunk_bytes, one.keep_bits)).unwrap();
+        let found = bench
+            .sweep(&candidates, &|candidate| {
+                sample.chunks(candidate.chunk_bytes, candidate.keep_bits)
+            })
+            .unwrap();
         assert_eq!(found[0].bytes, (shape.values() * 2) as u64);
         assert!(found[0].ratio < 1.0 && found[1].ratio > 2.0);
-        for one in &found {
-            assert_eq!(one.decode.iter().map(|rate| rate.threads).collect::<Vec<_>>(), [1, 2, 3]);
-            assert!(one.decode.iter().chain([&one.write]).all(|rate| {
+        for measured in &found {
+            assert_eq!(
+                measured.decode.iter().map(|rate| rate.threads).collect::<Vec<_>>(),
+                [1, 2, 3]
+            );
+            assert!(measured.decode.iter().chain([&measured.write]).all(|rate| {
                 rate.least > 0.0 && rate.least <= rate.gb_per_s && rate.gb_per_s <= rate.greatest
             }));
         }
         assert_eq!(bench.copy().len(), 3);
         stop.store(true, Ordering::Relaxed);
-        let stopped = bench.sweep(&candidates, &|one| sample.chunks(one.chunk_bytes, None));
+        let stopped =
+            bench.sweep(&candidates, &|candidate| sample.chunks(candidate.chunk_bytes, None));
         assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Interrupted);
     }
 

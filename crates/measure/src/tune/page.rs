@@ -136,14 +136,14 @@ fn summary(report: &Report) -> String {
 
 fn limits(report: &Report) -> String {
     let row = |case: &Case| {
-        let one = &report.candidates[case.candidate];
+        let measured = &report.candidates[case.candidate];
         let part = |at: usize| {
             case.parts[at].map_or_else(|| "–".to_owned(), |rate| format!("{:.2}", rate / 1e9))
         };
         let mut cells = vec![
             disk(case.disk_rate),
-            one.name.clone(),
-            chunk(one.candidate.chunk_bytes),
+            measured.name.clone(),
+            chunk(measured.candidate.chunk_bytes),
             format!("{:.2}", case.bytes_per_s / 1e9),
             format!("{:.1}", case.cubes_per_s),
             format!("{:.2}", case.epoch_s),
@@ -173,9 +173,11 @@ fn limits(report: &Report) -> String {
 }
 
 fn codecs(report: &Report) -> String {
-    let point = |one: &Measured| ([one.ratio, one.decode_at_most()], label(report, one));
+    let point = |measured: &Measured| {
+        ([measured.ratio, measured.decode_at_most()], label(report, measured))
+    };
     let of = |front: bool| -> Vec<([f64; 2], String)> {
-        report.candidates.iter().filter(|one| one.front == front).map(point).collect()
+        report.candidates.iter().filter(|measured| measured.front == front).map(point).collect()
     };
     let (front, others) = (of(true), of(false));
     fn named(list: &[([f64; 2], String)]) -> Vec<([f64; 2], &str)> {
@@ -201,15 +203,15 @@ fn codecs(report: &Report) -> String {
         |rate: &Rate| format!("{:.2} ({:.2}–{:.2})", rate.gb_per_s, rate.least, rate.greatest);
     let rows: Vec<Vec<String>> = order
         .into_iter()
-        .map(|one| {
+        .map(|measured| {
             let mut cells = vec![
-                one.name.clone(),
-                if one.front { "yes".into() } else { String::new() },
-                chunk(one.candidate.chunk_bytes),
-                format!("{:.3}", one.ratio),
-                spread(&one.write),
+                measured.name.clone(),
+                if measured.front { "yes".into() } else { String::new() },
+                chunk(measured.candidate.chunk_bytes),
+                format!("{:.3}", measured.ratio),
+                spread(&measured.write),
             ];
-            cells.extend(one.decode.iter().map(spread));
+            cells.extend(measured.decode.iter().map(spread));
             cells
         })
         .collect();
@@ -228,11 +230,11 @@ fn codecs(report: &Report) -> String {
     )
 }
 
-fn label(report: &Report, one: &Measured) -> String {
-    if one.candidate.chunk_bytes == report.default_chunk_bytes {
-        one.name.clone()
+fn label(report: &Report, measured: &Measured) -> String {
+    if measured.candidate.chunk_bytes == report.default_chunk_bytes {
+        measured.name.clone()
     } else {
-        format!("{} {}", one.name, chunk(one.candidate.chunk_bytes))
+        format!("{} {}", measured.name, chunk(measured.candidate.chunk_bytes))
     }
 }
 
@@ -276,17 +278,17 @@ fn bits(report: &Report) -> String {
     let rows: Vec<Vec<String>> = precision
         .variants
         .iter()
-        .map(|one| {
+        .map(|variant| {
             vec![
-                format!("{}, {}", one.keep_bits, one.codec),
-                percent(one.share),
-                format!("{:.2}", one.ratio),
-                format!("{:.2}x", one.smaller),
-                format!("{:.2}", one.decode.last().map_or(0.0, |rate| rate.gb_per_s)),
-                format!("{:.2}x", one.faster),
-                format!("{:.2e}", one.mean_rel),
-                format!("{:.2e}", one.bound_rel),
-                format!("{:.2e}", one.max_abs),
+                format!("{}, {}", variant.keep_bits, variant.codec),
+                percent(variant.share),
+                format!("{:.2}", variant.ratio),
+                format!("{:.2}x", variant.smaller),
+                format!("{:.2}", variant.decode.last().map_or(0.0, |rate| rate.gb_per_s)),
+                format!("{:.2}x", variant.faster),
+                format!("{:.2e}", variant.mean_rel),
+                format!("{:.2e}", variant.bound_rel),
+                format!("{:.2e}", variant.max_abs),
             ]
         })
         .collect();
@@ -330,14 +332,14 @@ fn bits(report: &Report) -> String {
 /// Decoding speed against ratio: one colour per codec, one point per number of bits.
 fn variants_chart(report: &Report) -> String {
     let variants = &report.precision.variants;
-    let mut codecs: Vec<&str> = variants.iter().map(|one| one.codec.as_str()).collect();
+    let mut codecs: Vec<&str> = variants.iter().map(|variant| variant.codec.as_str()).collect();
     codecs.sort_unstable();
     codecs.dedup();
     let points = |codec: &&str| -> Vec<([f64; 2], String)> {
-        let own = variants.iter().filter(|one| one.codec == **codec);
-        own.map(|one| {
-            let decode = one.decode.last().map_or(0.0, |rate| rate.gb_per_s);
-            ([one.ratio, decode], one.keep_bits.to_string())
+        let same = variants.iter().filter(|variant| variant.codec == **codec);
+        same.map(|variant| {
+            let decode = variant.decode.last().map_or(0.0, |rate| rate.gb_per_s);
+            ([variant.ratio, decode], variant.keep_bits.to_string())
         })
         .collect()
     };
@@ -440,8 +442,8 @@ mod tests {
         assert!(html.contains("Windows of 3x3 pixels"));
         assert!(html.contains("Packing the cube takes less than a second here."));
         if let Some(gain) = report.precision.gain() {
-            let told = format!("their greatest error</dt><dd>{:.3} %", 100.0 * gain.bound_rel);
-            assert!(html.contains(&told), "{told}");
+            let expected = format!("their greatest error</dt><dd>{:.3} %", 100.0 * gain.bound_rel);
+            assert!(html.contains(&expected), "{expected}");
         }
         let spectrum = Spectrum {
             cube: "a".to_owned(),
@@ -455,7 +457,7 @@ mod tests {
         let drawn = svg.split("class=\"l0\" d=\"").nth(1).unwrap().split('"').next().unwrap();
         assert_eq!((drawn.matches('M').count(), drawn.matches('L').count()), (2, 2), "{drawn}");
         assert_eq!(report.cases.len(), 4);
-        assert!(report.candidates.iter().any(|one| one.front));
+        assert!(report.candidates.iter().any(|measured| measured.front));
         assert!(report.config().contains("codec = "));
     }
 }

@@ -4,8 +4,10 @@ use super::figures::Measured;
 
 /// Which candidates are on the front of ratio, decoding speed and writing speed.
 pub fn of(tried: &[Measured]) -> Vec<bool> {
-    let points: Vec<[f64; 3]> =
-        tried.iter().map(|one| [one.ratio, one.decode_at_most(), one.write.gb_per_s]).collect();
+    let points: Vec<[f64; 3]> = tried
+        .iter()
+        .map(|measured| [measured.ratio, measured.decode_at_most(), measured.write.gb_per_s])
+        .collect();
     front(&points)
 }
 

@@ -119,26 +119,26 @@ impl Precision {
     }
 
     /// The gain and cost of a variant, in a sentence.
-    pub fn sentence(&self, one: &Variant) -> String {
-        let beside = if one.codec == self.codec {
+    pub fn sentence(&self, variant: &Variant) -> String {
+        let beside = if variant.codec == self.codec {
             String::new()
         } else {
             format!(
                 " (compared with all bits with {}: {:.2}x smaller, {:.2}x as fast)",
-                one.codec, one.smaller, one.faster
+                variant.codec, variant.smaller, variant.faster
             )
         };
         format!(
             "{} of 10 mantissa bits hold {:.1} % of the real information; {} with {} stores {:.2}x smaller and decodes {:.2}x as fast as all bits with {}{beside}; the relative error is at most {:.2e} (of normal numbers), {:.2e} on average",
-            one.keep_bits,
-            100.0 * one.share,
-            Opt::KeepBits.to(u64::from(one.keep_bits)),
-            one.codec,
-            one.smaller_than_chosen,
-            one.faster_than_chosen,
+            variant.keep_bits,
+            100.0 * variant.share,
+            Opt::KeepBits.to(u64::from(variant.keep_bits)),
+            variant.codec,
+            variant.smaller_than_chosen,
+            variant.faster_than_chosen,
             self.codec,
-            one.bound_rel,
-            one.mean_rel
+            variant.bound_rel,
+            variant.mean_rel
         )
     }
 
@@ -182,14 +182,15 @@ pub fn measure(
     let candidates: Vec<Candidate> = numbers
         .flat_map(|keep_bits| codecs.map(|codec| Candidate { keep_bits, ..codec }))
         .collect();
-    let found =
-        bench.sweep_once(&candidates, &|one| sample.chunks(one.chunk_bytes, one.keep_bits))?;
+    let found = bench.sweep_once(&candidates, &|candidate| {
+        sample.chunks(candidate.chunk_bytes, candidate.keep_bits)
+    })?;
     let kept: Vec<usize> =
         (0..found.len()).filter(|at| found[*at].candidate.keep_bits == Some(keep_99)).collect();
     let of_kept: Vec<Measured> = kept.iter().map(|at| found[*at].clone()).collect();
     let best = (!kept.is_empty()).then(|| kept[best(&of_kept)]);
-    let errors_of = |(): &mut (), one: &Candidate| {
-        let bits = one.keep_bits.unwrap_or(10);
+    let errors_of = |(): &mut (), candidate: &Candidate| {
+        let bits = candidate.keep_bits.unwrap_or(10);
         Ok(sample.pieces.iter().flat_map(|piece| errors(piece, bits).0).collect())
     };
     let all_errors: Vec<Vec<Band>> =
@@ -197,9 +198,9 @@ pub fn measure(
     let variants = found
         .iter()
         .enumerate()
-        .map(|(at, one)| {
+        .map(|(at, measured)| {
             let bands = &all_errors[at / codecs.len()];
-            variant(one, &found[at % codecs.len()], &found[0], bands, &information)
+            variant(measured, &found[at % codecs.len()], &found[0], bands, &information)
         })
         .collect();
     Ok(Precision {
@@ -231,26 +232,26 @@ fn information(sample: &Sample, pool: &Pool) -> Result<Information> {
 
 /// The results of a variant; `same` is its codec with all bits, `chosen` the chosen codec with all bits.
 fn variant(
-    one: &Measured,
+    measured: &Measured,
     same: &Measured,
     chosen: &Measured,
     bands: &[Band],
     information: &Information,
 ) -> Variant {
-    let bits = one.candidate.keep_bits.unwrap_or(10);
-    let faster = |other: &Measured| one.decode_at_most() / other.decode_at_most().max(1e-9);
+    let bits = measured.candidate.keep_bits.unwrap_or(10);
+    let faster = |other: &Measured| measured.decode_at_most() / other.decode_at_most().max(1e-9);
     let count: u64 = bands.iter().map(|band| band.count).sum();
     let sum: f64 = bands.iter().map(|band| band.sum_rel_error).sum();
     Variant {
-        codec: one.name.clone(),
+        codec: measured.name.clone(),
         keep_bits: bits,
         share: information.share(bits),
-        ratio: one.ratio,
-        decode: one.decode.clone(),
-        write: one.write,
-        smaller: one.ratio / same.ratio,
+        ratio: measured.ratio,
+        decode: measured.decode.clone(),
+        write: measured.write,
+        smaller: measured.ratio / same.ratio,
         faster: faster(same),
-        smaller_than_chosen: one.ratio / chosen.ratio,
+        smaller_than_chosen: measured.ratio / chosen.ratio,
         faster_than_chosen: faster(chosen),
         max_rel: bands.iter().map(|band| band.max_rel_error).fold(0.0, f64::max),
         bound_rel: 2f64.powi(-i32::from(bits) - 1),
@@ -285,7 +286,7 @@ fn band_errors(sample: &Sample, bits: u8) -> BandErrors {
         all.0
     };
     let (kept, plain) = (merged(bits), merged(10));
-    let known = |bands: &[Band], of: fn(&Band) -> f64| -> Vec<Option<f64>> {
+    let per_band = |bands: &[Band], of: fn(&Band) -> f64| -> Vec<Option<f64>> {
         bands.iter().map(|band| (band.count > 0).then(|| of(band))).collect()
     };
     let mean = |band: &Band| band.sum_rel_error / band.count as f64;
@@ -293,10 +294,10 @@ fn band_errors(sample: &Sample, bits: u8) -> BandErrors {
         shape: shape.to_string(),
         keep_bits: bits,
         wavelength: first.wavelength.clone(),
-        max_rel: known(&kept, |band| band.max_rel_error),
-        mean_rel: known(&kept, mean),
-        plain_mean_rel: known(&plain, mean),
-        max_abs: known(&kept, |band| band.max_abs_error),
+        max_rel: per_band(&kept, |band| band.max_rel_error),
+        mean_rel: per_band(&kept, mean),
+        plain_mean_rel: per_band(&plain, mean),
+        max_abs: per_band(&kept, |band| band.max_abs_error),
     }
 }
 
@@ -311,7 +312,7 @@ fn spectra(sample: &Sample, bits: u8) -> Vec<Spectrum> {
         let row = piece.rows.len() / 2;
         let start = (row * columns + column) * bands;
         let before = &piece.values[start..start + bands];
-        let one = Piece {
+        let pixel = Piece {
             name: String::new(),
             rows: 0..1,
             values: before.to_vec(),
@@ -319,14 +320,14 @@ fn spectra(sample: &Sample, bits: u8) -> Vec<Spectrum> {
             wavelength: None,
             ..*piece
         };
-        let known = |value: f32| value.is_finite().then_some(value);
+        let finite = |value: f32| value.is_finite().then_some(value);
         Spectrum {
             cube: piece.name.clone(),
             row: piece.rows.start + row,
             column,
             wavelength: piece.wavelength.clone(),
-            before: before.iter().map(|value| known(*value)).collect(),
-            after: one.rounded(bits).iter().map(|value| known(value.to_f32())).collect(),
+            before: before.iter().map(|value| finite(*value)).collect(),
+            after: pixel.rounded(bits).iter().map(|value| finite(value.to_f32())).collect(),
         }
     };
     (0..count).map(pick).collect()
@@ -355,8 +356,8 @@ mod tests {
         let gaps = of_values(shape, gaps);
         let lists = band_errors(&gaps, 4);
         for list in [&lists.max_rel, &lists.mean_rel, &lists.plain_mean_rel, &lists.max_abs] {
-            let known: Vec<usize> = (0..7).filter(|band| list[*band].is_some()).collect();
-            assert_eq!(known, [0, 1, 2, 4, 5, 6]);
+            let present: Vec<usize> = (0..7).filter(|band| list[*band].is_some()).collect();
+            assert_eq!(present, [0, 1, 2, 4, 5, 6]);
         }
         assert_eq!(spectra(&gaps, 4)[0].after[3], None);
         let lists = band_errors(&sample, 4);

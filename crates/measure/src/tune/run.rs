@@ -12,7 +12,7 @@ use super::measure::{self, Bench, Limits};
 use super::options::TuneOptions;
 use super::report::Report;
 use super::sample::Sample;
-use super::windows::{self, Known};
+use super::windows::{self, Facts};
 use super::{pareto, precision};
 use crate::Result;
 
@@ -44,8 +44,8 @@ pub fn tune(options: &TuneOptions, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Re
     let others = candidates::chunk_sizes(&best, &sample, options.quick);
     tried.extend(bench.sweep(&others, &|candidate| sample.chunks(candidate.chunk_bytes, None))?);
     let front = pareto::of(&tried);
-    for (one, on) in tried.iter_mut().zip(front) {
-        one.front = on;
+    for (measured, on) in tried.iter_mut().zip(front) {
+        measured.front = on;
     }
 
     let copy = bench.copy();
@@ -59,9 +59,9 @@ pub fn tune(options: &TuneOptions, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Re
     let precision = precision::measure(&sample, &mut bench, &chosen, options.quick, &best)?;
     let report = sample.report();
     let windows = options.patch.zip(sample.pieces.first()).map(|(patch, piece)| {
-        let known = Known::here(piece.shape, report.all_cubes, report.all_bytes);
+        let facts = Facts::here(piece.shape, report.all_cubes, report.all_bytes);
         let rate = windows::rate_of(&tried, &tried[choice.candidate], options.cores);
-        windows::reckon(known, patch, &rate)
+        windows::reckon(facts, patch, &rate)
     });
     let notes = sample.notes.clone();
     Ok(Report {

@@ -82,7 +82,7 @@ impl Auto {
 
 /// Facts about the cubes and the machine.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct Facts {
     pub shape: CubeShape,
     pub cubes: usize,
     pub all_bytes: u64,
@@ -91,7 +91,7 @@ pub(super) struct Known {
     pub shuffle_window: u64,
 }
 
-impl Known {
+impl Facts {
     /// Facts with this machine's memory.
     pub(super) fn here(shape: CubeShape, cubes: usize, all_bytes: u64) -> Self {
         let memory = memory::available().map_or(0, |free| free.bytes / 2);
@@ -102,20 +102,20 @@ impl Known {
 
 /// Cost of windows of `size`. `rate` returns the decoding rate of chunks with this many bytes, in bytes per second.
 pub(super) fn reckon(
-    known: Known,
+    facts: Facts,
     [rows, columns]: [u32; 2],
     rate: &dyn Fn(u64) -> f64,
 ) -> Windows {
-    let shape = known.shape;
+    let shape = facts.shape;
     let value = 2;
     let tiles = TILES.iter().filter(|side| {
         **side >= rows.max(columns) as usize && **side < shape.rows.min(shape.columns)
     });
     let slab = |target: usize| Tile::slab(shape, value, target);
     let small = slab(256 << 10);
-    let own = slab(hsipack_format::grid::TARGET_CHUNK);
-    let mut cuts = vec![(None, own)];
-    if small != own {
+    let usual = slab(hsipack_format::grid::TARGET_CHUNK);
+    let mut cuts = vec![(None, usual)];
+    if small != usual {
         cuts.push((Some(small.rows.to_string()), small));
     }
     cuts.extend(
@@ -123,10 +123,10 @@ pub(super) fn reckon(
     );
     let layouts: Vec<Layout> = cuts
         .into_iter()
-        .filter_map(|(chunk, tile)| layout(known, [rows, columns], chunk, tile, rate))
+        .filter_map(|(chunk, tile)| layout(facts, [rows, columns], chunk, tile, rate))
         .collect();
     let choice = choose(&layouts);
-    let Known { all_bytes, memory, shuffle_window, .. } = known;
+    let Facts { all_bytes, memory, shuffle_window, .. } = facts;
     Windows {
         rows,
         columns,
@@ -139,22 +139,22 @@ pub(super) fn reckon(
 }
 
 fn layout(
-    known: Known,
+    facts: Facts,
     [rows, columns]: [u32; 2],
     chunk: Option<String>,
     tile: Tile,
     rate: &dyn Fn(u64) -> f64,
 ) -> Option<Layout> {
-    let grid = Grid::new(known.shape, tile, 1).ok()?;
+    let grid = Grid::new(facts.shape, tile, 1).ok()?;
     let chunk_bytes = grid.chunk_values() as u64 * 2;
     let most = grid.chunks_per_sample() as f64;
     let touched = chunks_touched(&grid, (rows, columns)).min(most);
     let block = BlockSize::cut(&grid, (rows, columns));
-    let of_blocks = block.count() * known.cubes;
-    let blocks = (known.shuffle_window / 2).checked_div(block.chunks() * chunk_bytes);
+    let of_blocks = block.count() * facts.cubes;
+    let blocks = (facts.shuffle_window / 2).checked_div(block.chunks() * chunk_bytes);
     let blocks = blocks.map_or(0, |blocks| blocks as usize);
     let auto = match blocks {
-        _ if known.all_bytes <= known.memory => Auto::KeepAll,
+        _ if facts.all_bytes <= facts.memory => Auto::KeepAll,
         0 => Auto::DecodeEach,
         blocks => Auto::ShuffleWindow {
             blocks: blocks.min(of_blocks),
@@ -174,10 +174,10 @@ fn choose(layouts: &[Layout]) -> usize {
         Auto::ShuffleWindow { blocks, .. } => blocks.min(ENOUGH_BLOCKS),
         Auto::DecodeEach => 0,
     };
-    let own = &layouts[0];
-    let better = |layout: &Layout| match (blocks(own), blocks(layout)) {
-        (0, 0) => layout.windows_per_s > 1.2 * own.windows_per_s,
-        (own, other) => other > own,
+    let usual = &layouts[0];
+    let better = |layout: &Layout| match (blocks(usual), blocks(layout)) {
+        (0, 0) => layout.windows_per_s > 1.2 * usual.windows_per_s,
+        (usual, other) => other > usual,
     };
     let rank = |at: &usize| {
         let layout = &layouts[*at];
@@ -194,11 +194,11 @@ pub(super) fn rate_of<'a>(
     cores: usize,
 ) -> impl Fn(u64) -> f64 + 'a {
     move |bytes| {
-        let distance = |one: &&Measured| {
-            let ratio = one.candidate.chunk_bytes as f64 / bytes as f64;
+        let distance = |measured: &&Measured| {
+            let ratio = measured.candidate.chunk_bytes as f64 / bytes as f64;
             (ratio.ln().abs() * 1e6) as u64
         };
-        let same = tried.iter().filter(|one| one.name == chosen.name);
+        let same = tried.iter().filter(|measured| measured.name == chosen.name);
         let nearest = same.min_by_key(distance).unwrap_or(chosen);
         1e9 * nearest.decode_at(cores)
     }
@@ -210,10 +210,10 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    fn known(memory: u64) -> Known {
+    fn facts(memory: u64) -> Facts {
         let shape = CubeShape::new(610, 340, 103);
         let all_bytes = 64 * 610 * 340 * 103 * 2;
-        Known { shape, cubes: 64, all_bytes, memory, shuffle_window: memory / 2 }
+        Facts { shape, cubes: 64, all_bytes, memory, shuffle_window: memory / 2 }
     }
 
     /// Small chunks decode a little slower.
@@ -223,47 +223,47 @@ mod tests {
 
     #[test]
     fn chunks_stay_as_they_are_if_everything_fits() {
-        let windows = reckon(known(8 * GIB), [9, 9], &rate);
+        let windows = reckon(facts(8 * GIB), [9, 9], &rate);
         assert_eq!(windows.choice, 0);
         assert!(windows.layouts.iter().all(|layout| layout.auto == Auto::KeepAll));
-        let own = &windows.layouts[0];
-        assert_eq!((own.chunk.as_deref(), own.chunk_bytes), (None, 61 * 340 * 103 * 2));
+        let usual = &windows.layouts[0];
+        assert_eq!((usual.chunk.as_deref(), usual.chunk_bytes), (None, 61 * 340 * 103 * 2));
         // 8 window positions cross each of the 9 edges.
-        assert!((own.chunks_per_window - (1.0 + 72.0 / 610.0)).abs() < 1e-12);
-        let each = own.chunks_per_window * own.chunk_bytes as f64;
-        assert!((own.windows_per_s * each / 2e9 - 1.0).abs() < 1e-12);
+        assert!((usual.chunks_per_window - (1.0 + 72.0 / 610.0)).abs() < 1e-12);
+        let each = usual.chunks_per_window * usual.chunk_bytes as f64;
+        assert!((usual.windows_per_s * each / 2e9 - 1.0).abs() < 1e-12);
         let tile =
-            windows.layouts.iter().find(|one| one.chunk.as_deref() == Some("32x32")).unwrap();
+            windows.layouts.iter().find(|layout| layout.chunk.as_deref() == Some("32x32")).unwrap();
         assert_eq!(tile.chunk_bytes, 32 * 32 * 103 * 2);
         assert!((tile.chunks_per_window - 1.25 * 1.25).abs() < 0.03);
-        assert!(tile.windows_per_s > 5.0 * own.windows_per_s);
+        assert!(tile.windows_per_s > 5.0 * usual.windows_per_s);
     }
 
     #[test]
     fn a_shuffle_window_of_enough_blocks_needs_no_other_chunks() {
-        let windows = reckon(known(2 * GIB), [9, 9], &rate);
+        let windows = reckon(facts(2 * GIB), [9, 9], &rate);
         let Auto::ShuffleWindow { blocks, of_blocks, decoded } = windows.layouts[0].auto else {
             panic!("{windows:?}")
         };
         assert!(blocks >= ENOUGH_BLOCKS && of_blocks > 64 && decoded <= 1.2, "{windows:?}");
         assert_eq!(windows.choice, 0);
         // With less memory, tiles are chosen, because more of them fit.
-        let less = reckon(known(GIB / 8), [9, 9], &rate);
+        let less = reckon(facts(GIB / 8), [9, 9], &rate);
         assert_ne!(less.choice, 0, "{less:?}");
     }
 
     #[test]
     fn small_chunks_are_chosen_if_nothing_fits() {
-        let windows = reckon(known(0), [9, 9], &rate);
+        let windows = reckon(facts(0), [9, 9], &rate);
         assert!(windows.layouts.iter().all(|layout| layout.auto == Auto::DecodeEach));
         let best = &windows.layouts[windows.choice];
-        assert!(windows.layouts.iter().all(|one| one.windows_per_s <= best.windows_per_s));
+        assert!(windows.layouts.iter().all(|layout| layout.windows_per_s <= best.windows_per_s));
         assert_ne!(windows.choice, 0);
     }
 
     #[test]
     fn cubes_smaller_than_tiles_have_fewer_cuts() {
-        let small = Known { shape: CubeShape::new(20, 10, 5), ..known(0) };
+        let small = Facts { shape: CubeShape::new(20, 10, 5), ..facts(0) };
         let windows = reckon(small, [9, 9], &rate);
         assert_eq!(windows.layouts.len(), 1);
         assert_eq!(windows.choice, 0);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use half::f16;
 use hsipack_measure::bench::{
-    Augment, BenchOptions, CubeSize, Data, Feed, Here, Progress, Request, Settings, Strategy,
+    Augment, BenchOptions, CubeSize, Data, Feed, InProcess, Progress, Request, Settings, Strategy,
     measure, prepare, run,
 };
 use hsipack_measure::step::StepKind;
@@ -45,9 +45,9 @@ fn batches(strategy: Strategy, options: &BenchOptions, data: &Data) -> Vec<(Vec<
     assert_eq!(feed.batches_per_epoch(), 3);
     (0..6)
         .map(|_| {
-            let given = feed.next().unwrap();
-            let ids = given.ids();
-            let image = feed.augment(feed.arrive(given).unwrap()).unwrap();
+            let batch = feed.next().unwrap();
+            let ids = batch.ids();
+            let image = feed.augment(feed.arrive(batch).unwrap()).unwrap();
             let half = strategy >= Strategy::Half;
             let element = if half { ElementType::F16 } else { ElementType::F32 };
             assert_eq!(image.element(), element, "{strategy}");
@@ -81,13 +81,14 @@ fn all_strategies_give_the_same_cubes_in_the_same_order() {
         let options = options(folder.path(), augment);
         let (data, _work) = prepare(&options, &progress::Progress::default(), &|_| {}).unwrap();
         let original = batches(Strategy::Original, &options, &data);
-        let mut seen: Vec<usize> = original[..3].iter().flat_map(|(ids, _)| ids.clone()).collect();
-        assert_ne!(seen, (0..7).collect::<Vec<usize>>(), "shuffled");
-        seen.sort_unstable();
-        assert_eq!(seen, (0..7).collect::<Vec<usize>>());
+        let mut samples: Vec<usize> =
+            original[..3].iter().flat_map(|(ids, _)| ids.clone()).collect();
+        assert_ne!(samples, (0..7).collect::<Vec<usize>>(), "shuffled");
+        samples.sort_unstable();
+        assert_eq!(samples, (0..7).collect::<Vec<usize>>());
         for strategy in &Strategy::all_on("cpu")[1..] {
-            let own = batches(*strategy, &options, &data);
-            for ((ids, image), (want_ids, want)) in own.iter().zip(&original) {
+            let found = batches(*strategy, &options, &data);
+            for ((ids, image), (want_ids, want)) in found.iter().zip(&original) {
                 assert_eq!(ids, want_ids, "{strategy}");
                 // Exact except for the cast to float16, or for the rounding of warps.
                 let want: Vec<f32> = match *strategy >= Strategy::Half {
@@ -112,8 +113,8 @@ fn a_users_pipeline_is_run_by_all() {
     let (data, _work) = prepare(&options, &progress::Progress::default(), &|_| {}).unwrap();
     let original = batches(Strategy::Original, &options, &data);
     for strategy in &Strategy::all_on("cpu")[1..] {
-        let own = batches(*strategy, &options, &data);
-        for ((_, image), (_, want)) in own.iter().zip(&original) {
+        let found = batches(*strategy, &options, &data);
+        for ((_, image), (_, want)) in found.iter().zip(&original) {
             assert!(largest(image, want) < 1e-3, "{strategy}");
         }
     }
@@ -154,24 +155,24 @@ fn a_measurement_says_what_was_done_on_the_device() {
 fn a_benchmark_of_packed_cubes_leaves_nothing_and_makes_a_page() {
     let _machine = beside_others();
     let folder = tempfile::tempdir().unwrap();
-    let mut made = options(folder.path(), Augment::None);
-    made.keep = true;
-    let (data, _work) = prepare(&made, &progress::Progress::default(), &|_| {}).unwrap();
+    let mut generated = options(folder.path(), Augment::None);
+    generated.keep = true;
+    let (data, _work) = prepare(&generated, &progress::Progress::default(), &|_| {}).unwrap();
     // The same command finds the kept files; other cubes are refused.
     let (again, _work) =
-        prepare(&made, &progress::Progress::default(), &|_| panic!("nothing is to be made"))
+        prepare(&generated, &progress::Progress::default(), &|_| panic!("nothing is to be made"))
             .unwrap();
     assert_eq!(again, data);
-    made.cubes = Some(8);
-    let error = prepare(&made, &progress::Progress::default(), &|_| {}).unwrap_err();
+    generated.cubes = Some(8);
+    let error = prepare(&generated, &progress::Progress::default(), &|_| {}).unwrap_err();
     assert!(error.to_string().contains("choose another work_dir"), "{error}");
     // Strategies whose files do not exist are also refused.
     let elsewhere = tempfile::tempdir().unwrap();
-    let mut one = options(elsewhere.path(), Augment::None);
-    (one.keep, one.strategies) = (true, vec![Strategy::Original]);
-    prepare(&one, &progress::Progress::default(), &|_| {}).unwrap();
-    one.strategies.push(Strategy::Ring);
-    let error = prepare(&one, &progress::Progress::default(), &|_| {}).unwrap_err();
+    let mut original_only = options(elsewhere.path(), Augment::None);
+    (original_only.keep, original_only.strategies) = (true, vec![Strategy::Original]);
+    prepare(&original_only, &progress::Progress::default(), &|_| {}).unwrap();
+    original_only.strategies.push(Strategy::Ring);
+    let error = prepare(&original_only, &progress::Progress::default(), &|_| {}).unwrap_err();
     assert!(error.to_string().contains("that these strategies need"), "{error}");
 
     let packed = folder.path().join("cubes.hsipack");
@@ -187,7 +188,7 @@ fn a_benchmark_of_packed_cubes_leaves_nothing_and_makes_a_page() {
         let stop = progress::Progress::default();
         let listening = Progress { stop: &stop, tell: &|_| {} };
         let host = Host::default();
-        let report = run(&options, &Here(&host), &listening).unwrap();
+        let report = run(&options, &InProcess(&host), &listening).unwrap();
         assert_eq!(report.strategies.len(), 10);
         assert!(
             report.strategies.iter().all(|entry| entry.epoch_s.n == 2 && entry.speedup.is_some())
@@ -231,11 +232,11 @@ fn a_network_trains_in_the_place_of_a_wait_and_a_gpu_is_refused_before_anything_
     options.strategies = vec![Strategy::Blosc, Strategy::Ring];
     let (stop, host) = (progress::Progress::default(), Host::new(2));
     let listening = Progress { stop: &stop, tell: &|_| {} };
-    let report = run(&options, &Here(&host), &listening).unwrap();
+    let report = run(&options, &InProcess(&host), &listening).unwrap();
     let steps = report.strategies.iter().map(|entry| &entry.statistics.times.step_s);
     assert!(steps.clone().count() == 2 && steps.clone().all(|step_s| step_s.mean > 0.0));
     options.settings.device = "cuda".to_owned();
-    let error = run(&options, &Here(&host), &listening).unwrap_err().to_string();
+    let error = run(&options, &InProcess(&host), &listening).unwrap_err().to_string();
     assert!(error.contains("hsipack[torch]"), "{error}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -15,7 +15,7 @@ enum Use {
 
 /// State and number of the running tests.
 static NOW: Mutex<(Use, usize)> = Mutex::new((Use::Alone, 0));
-static LEFT: Condvar = Condvar::new();
+static TEST_ENDED: Condvar = Condvar::new();
 
 /// A test's share of the machine.
 pub struct Part;
@@ -23,7 +23,7 @@ pub struct Part;
 impl Drop for Part {
     fn drop(&mut self) {
         now().1 -= 1;
-        LEFT.notify_all();
+        TEST_ENDED.notify_all();
     }
 }
 
@@ -46,7 +46,7 @@ fn entered(how: Use) -> Part {
     let fits = |(others, count): (Use, usize)| count == 0 || (others == how && how != Use::Alone);
     let mut now = now();
     while !fits(*now) {
-        now = LEFT.wait(now).unwrap_or_else(PoisonError::into_inner);
+        now = TEST_ENDED.wait(now).unwrap_or_else(PoisonError::into_inner);
     }
     *now = (how, now.1 + 1);
     Part

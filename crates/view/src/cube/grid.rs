@@ -57,8 +57,8 @@ pub fn shown(cube: &Cube, window: &Window, side: usize) -> Sampling {
 /// For each place of an axis of an array of this ratio, the place of the image that has its centre. The image has `length` places.
 pub fn of_image(ratio: Ratio, places: &[usize], length: usize) -> Vec<usize> {
     let (finer, coarser) = (ratio.finer() as usize, ratio.coarser() as usize);
-    let centre = |place: &usize| (place * coarser + coarser / 2) / finer;
-    places.iter().map(|place| centre(place).min(length - 1)).collect()
+    let centre = |index: &usize| (index * coarser + coarser / 2) / finer;
+    places.iter().map(|index| centre(index).min(length - 1)).collect()
 }
 
 #[cfg(test)]

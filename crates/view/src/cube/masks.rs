@@ -127,11 +127,12 @@ impl<'a> Mask<'a> {
         };
         let under = Sampling { rows: different(&rows), columns: different(&columns) };
         let values = self.read(&under, image.columns)?;
-        let at = |all: &[usize], place: &usize| all.partition_point(|other| other < place);
+        let index_of = |all: &[usize], row: &usize| all.partition_point(|other| other < row);
         let pixels = rows.iter().flat_map(|row| columns.iter().map(move |column| (row, column)));
-        let place =
-            |(row, column)| at(&under.rows, row) * under.columns.len() + at(&under.columns, column);
-        Ok(pixels.map(|pixel| values[place(pixel)]).collect())
+        let index = |(row, column)| {
+            index_of(&under.rows, row) * under.columns.len() + index_of(&under.columns, column)
+        };
+        Ok(pixels.map(|pixel| values[index(pixel)]).collect())
     }
 }
 

@@ -455,12 +455,12 @@ impl Geometric for Elastic {
 fn around_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Range, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "degrees are a number or [low, high]")]
-    enum Given {
+    enum NumberOrRange {
         Number(f64),
         Range(Range),
     }
-    Ok(match Given::deserialize(deserializer)? {
-        Given::Number(most) => Range::around_zero(most.abs()),
-        Given::Range(range) => range,
+    Ok(match NumberOrRange::deserialize(deserializer)? {
+        NumberOrRange::Number(most) => Range::around_zero(most.abs()),
+        NumberOrRange::Range(range) => range,
     })
 }

@@ -13,7 +13,7 @@ const GAPS: [f64; 3] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
 
 /// A plane of small whole numbers, in which some values are missing or infinite.
 fn plane(rows: usize, columns: usize, seed: usize) -> Vec<f64> {
-    let value = |place: usize| match (place * 7919 + seed * 104_729) % 23 {
+    let value = |index: usize| match (index * 7919 + seed * 104_729) % 23 {
         gap @ 0..3 => GAPS[gap],
         number => number as f64,
     };
@@ -21,7 +21,7 @@ fn plane(rows: usize, columns: usize, seed: usize) -> Vec<f64> {
 }
 
 /// Applies a pipeline to images (samples, bands, rows, columns), without masks.
-fn made(
+fn applied(
     apply: &Apply,
     pipeline: &Pipeline,
     image: Array,
@@ -42,8 +42,8 @@ fn alike(have: f64, want: f64) -> bool {
 
 fn same(have: &[f64], want: &[f64], what: &dyn std::fmt::Display) {
     assert_eq!(have.len(), want.len(), "{what}");
-    for (place, (have, want)) in have.iter().zip(want).enumerate() {
-        assert!(alike(*have, *want), "{what}: {have} for {want} at {place}");
+    for (index, (have, want)) in have.iter().zip(want).enumerate() {
+        assert!(alike(*have, *want), "{what}: {have} for {want} at {index}");
     }
 }
 
@@ -106,8 +106,8 @@ pub fn whole_pixels_move_without_arithmetic(apply: &Apply) {
             let values = plane(rows, columns, 5);
             let size = [rows as i64, columns as i64];
             let want: Vec<f64> = (0..rows * columns)
-                .map(|place| {
-                    let at = [(place / columns) as i64, (place % columns) as i64];
+                .map(|index| {
+                    let at = [(index / columns) as i64, (index % columns) as i64];
                     let [row, column] = from(at, size);
                     let inside = (0..size[0]).contains(&row) && (0..size[1]).contains(&column);
                     if inside { values[(row * size[1] + column) as usize] } else { 0.0 }
@@ -115,7 +115,7 @@ pub fn whole_pixels_move_without_arithmetic(apply: &Apply) {
                 .collect();
             for element in FLOATS {
                 let image = Array::of_numbers(&values, &[1, 1, rows, columns], element).unwrap();
-                let (have, _) = made(apply, &pipeline, image, parameters.clone());
+                let (have, _) = applied(apply, &pipeline, image, parameters.clone());
                 same(&have, &want, &format!("{op} of {rows} x {columns}, {element}"));
             }
         }
@@ -133,7 +133,7 @@ pub fn padding_and_enlarging_keep_the_pixels_that_were_there(apply: &Apply) {
                 let crop = json!({"op": "random_crop", "size": to, "pad": [1, 2, 2, 2], "padding": padding, "fill": 7.5});
                 for (op, first) in [(pad_to, [0, 0]), (crop, [-2, -1])] {
                     let pipeline = pipeline(std::slice::from_ref(&op), 0);
-                    let (have, _) = made(apply, &pipeline, image(), None);
+                    let (have, _) = applied(apply, &pipeline, image(), None);
                     let want = padded(&values, [rows, columns], first, to, padding, 7.5);
                     same(&have, &want, &format!("{op} of {rows} x {columns}, {element}"));
                 }
@@ -142,13 +142,13 @@ pub fn padding_and_enlarging_keep_the_pixels_that_were_there(apply: &Apply) {
             for step in [2, 3, 7, 49] {
                 let to = [(rows - 1) * step + 1, (columns - 1) * step + 1];
                 let resize = pipeline(&[json!({"op": "resize", "size": to})], 0);
-                let (have, _) = made(apply, &resize, image(), None);
-                for (place, want) in values.iter().enumerate() {
-                    let (row, column) = (place / columns * step, place % columns * step);
+                let (have, _) = applied(apply, &resize, image(), None);
+                for (index, want) in values.iter().enumerate() {
+                    let (row, column) = (index / columns * step, index % columns * step);
                     let have = have[row * to[1] + column];
                     assert!(
                         alike(have, *want),
-                        "{element}, {step} times: {have} for {want} at {place}"
+                        "{element}, {step} times: {have} for {want} at {index}"
                     );
                 }
             }
@@ -175,9 +175,9 @@ fn taps(p: f64, size: usize, padding: &str, align_corners: bool) -> Option<Vec<(
     }
     let p = if apart <= 1e-9 { p.round() } else { p };
     let all = [(p.floor(), 1.0 - p.fract().rem_euclid(1.0)), (p.floor() + 1.0, p - p.floor())];
-    let all = all.into_iter().map(|(place, _)| (place, 1.0 - (p - place).abs()));
-    let there = all.filter(|(place, weight)| *weight > 0.0 && (0.0..=last).contains(place));
-    Some(there.map(|(place, weight)| (place as usize, weight)).collect())
+    let all = all.into_iter().map(|(pixel, _)| (pixel, 1.0 - (p - pixel).abs()));
+    let inside = all.filter(|(pixel, weight)| *weight > 0.0 && (0.0..=last).contains(pixel));
+    Some(inside.map(|(pixel, weight)| (pixel as usize, weight)).collect())
 }
 
 pub fn warps_spread_gaps_only_to_what_gives_them_weight(apply: &Apply) {
@@ -218,9 +218,9 @@ pub fn warps_spread_gaps_only_to_what_gives_them_weight(apply: &Apply) {
         let parameters = pipeline.draw(frame, 0, &keys(1)).unwrap();
         let back = parameters.matrices(&pipeline).unwrap()[0].unwrap().inverse().unwrap();
         let image = Array::of_numbers(&values, &[1, 1, rows, columns], element).unwrap();
-        let (have, _) = made(apply, &pipeline, image, Some(parameters));
-        for (place, have) in have.into_iter().enumerate() {
-            let [x, y] = back.apply([(place % columns) as f64, (place / columns) as f64]);
+        let (have, _) = applied(apply, &pipeline, image, Some(parameters));
+        for (pixel, have) in have.into_iter().enumerate() {
+            let [x, y] = back.apply([(pixel % columns) as f64, (pixel / columns) as f64]);
             // Beyond the horizon of a perspective, or so far outside that float32 has no idea.
             if !(x.abs() < 1e3 && y.abs() < 1e3) {
                 continue;
@@ -241,7 +241,7 @@ pub fn warps_spread_gaps_only_to_what_gives_them_weight(apply: &Apply) {
             let tolerance = if element == ElementType::BF16 { 0.3 } else { 0.05 };
             prop_assert!(
                 alike(have, want) || (have - want).abs() <= tolerance,
-                "{}, {element}, {rows} x {columns}: {have} for {want} at {place} from {x} {y}",
+                "{}, {element}, {rows} x {columns}: {have} for {want} at {pixel} from {x} {y}",
                 pipeline.to_json()
             );
         }
@@ -255,7 +255,7 @@ pub fn weights_of_0_are_not_used(apply: &Apply) {
     let pixels = rows * columns;
     let sample = bands * pixels;
     for element in FLOATS {
-        let made = |op: &Value| {
+        let applied = |op: &Value| {
             let image =
                 Array::of_numbers(&values, &[samples, bands, rows, columns], element).unwrap();
             let pipeline = pipeline(std::slice::from_ref(op), 4);
@@ -269,12 +269,12 @@ pub fn weights_of_0_are_not_used(apply: &Apply) {
         let shift = json!({"op": "spectral_shift", "max_bands": 0, "p": 1});
         let smooth = json!({"op": "spectral_smooth", "sigma": [0.01, 0.01], "p": 1});
         let gain = json!({"op": "gain", "range": [1, 1]});
-        let own = json!({"op": "mixup", "lambda": [0, 0]});
-        for op in [blur, shift, smooth, gain, own] {
-            same(&made(&op).0, &values, &format!("{op} {element}"));
+        let unmixed = json!({"op": "mixup", "lambda": [0, 0]});
+        for op in [blur, shift, smooth, gain, unmixed] {
+            same(&applied(&op).0, &values, &format!("{op} {element}"));
         }
         // The partner alone.
-        let (have, mixed) = made(&json!({"op": "mixup", "lambda": [1, 1]}));
+        let (have, mixed) = applied(&json!({"op": "mixup", "lambda": [1, 1]}));
         let want: Vec<f64> = mixed[0]
             .partners
             .iter()
@@ -287,24 +287,24 @@ pub fn weights_of_0_are_not_used(apply: &Apply) {
         let matrix = [[0., 0., 0., 1.], [0., 2., 0., 0.], [0., 0., -1., 0.], [1., 0., 0., 0.]];
         let op = json!({"op": "projection", "matrix": matrix, "p": 1});
         let want: Vec<f64> = (0..values.len())
-            .map(|place| {
-                let (which, band, pixel) = (place / sample, place / pixels % bands, place % pixels);
+            .map(|index| {
+                let (which, band, pixel) = (index / sample, index / pixels % bands, index % pixels);
                 let at = |band: usize| values[(which * bands + band) * pixels + pixel];
                 [at(3), 2.0 * at(1), -at(2), at(0)][band]
             })
             .collect();
-        same(&made(&op).0, &want, &format!("{op} {element}"));
+        same(&applied(&op).0, &want, &format!("{op} {element}"));
         // A band that is computed from infinity and the other infinity is not a number.
         let matrix = [[1., 1., 0., 0.], [1., -1., 0., 0.], [0., 0., 1., 0.], [0., 0., 0., 1.]];
         let op = json!({"op": "projection", "matrix": matrix, "p": 1});
         let want: Vec<f64> = (0..values.len())
-            .map(|place| {
-                let (which, band, pixel) = (place / sample, place / pixels % bands, place % pixels);
+            .map(|index| {
+                let (which, band, pixel) = (index / sample, index / pixels % bands, index % pixels);
                 let at = |band: usize| values[(which * bands + band) * pixels + pixel];
                 [at(0) + at(1), at(0) - at(1), at(2), at(3)][band]
             })
             .collect();
-        same(&made(&op).0, &want, &format!("{op} {element}"));
+        same(&applied(&op).0, &want, &format!("{op} {element}"));
     }
 }
 
@@ -320,14 +320,14 @@ pub fn bits_of_samples_that_drew_nothing_stay(apply: &Apply) {
         // Every pattern of bits that a type has: both zeros, subnormal numbers, any NaN.
         let size = element.size();
         let bytes: Vec<u8> = (0..samples * rows * columns * bands * size)
-            .map(|place| (place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()[5])
+            .map(|index| (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()[5])
             .enumerate()
-            .map(|(place, byte)| match place / size % 11 {
+            .map(|(index, byte)| match index / size % 11 {
                 0 => 0,
-                1 if place % size == size - 1 => 0x80,
+                1 if index % size == size - 1 => 0x80,
                 1 => 0,
-                2 if place % size == size - 1 => 0x7f,
-                2 if place % size == size - 2 => byte | 0xf0,
+                2 if index % size == size - 1 => 0x7f,
+                2 if index % size == size - 2 => byte | 0xf0,
                 _ => byte,
             })
             .collect();
@@ -336,7 +336,7 @@ pub fn bits_of_samples_that_drew_nothing_stay(apply: &Apply) {
         let image = image.permuted(&[0, 3, 1, 2]);
         let mut labels = super::Numbers::of_frame(samples).arrays(element).masks;
         labels.truncate(1);
-        let mut left = 0;
+        let mut idle = 0;
         for op in all_ops() {
             let pipeline = pipeline(std::slice::from_ref(&op), 3);
             let parameters = pipeline.draw(super::FRAME, 0, &keys(samples)).unwrap();
@@ -349,12 +349,12 @@ pub fn bits_of_samples_that_drew_nothing_stay(apply: &Apply) {
             let len = bytes.len() / samples;
             for (sample, drawn) in parameters.steps[0].drawn.iter().enumerate() {
                 if drawn.is_none() {
-                    left += 1;
+                    idle += 1;
                     let range = sample * len..(sample + 1) * len;
                     assert!(before[range.clone()] == after[range], "{op} {element}: {sample}");
                 }
             }
         }
-        assert!(left > 20, "{left} samples drew nothing");
+        assert!(idle > 20, "{idle} samples drew nothing");
     }
 }

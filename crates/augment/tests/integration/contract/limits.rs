@@ -9,7 +9,7 @@ const FLOATS: [ElementType; 4] =
     [ElementType::F16, ElementType::BF16, ElementType::F32, ElementType::F64];
 const FRAME: Frame = Frame { rows: 6, columns: 7, bands: 10 };
 
-fn made(apply: &Apply, op: &Value, values: &[f64], element: ElementType) -> Vec<f64> {
+fn applied(apply: &Apply, op: &Value, values: &[f64], element: ElementType) -> Vec<f64> {
     let Frame { rows, columns, bands } = FRAME;
     let samples = values.len() / (rows * columns * bands);
     let image = Array::of_numbers(values, &[samples, bands, rows, columns], element).unwrap();
@@ -25,10 +25,10 @@ fn large(element: ElementType) -> Vec<f64> {
     let values = [most, -most, most, most / 2.0, 0.0, 1.0, most, -most / 1024.0];
     let all = 2 * FRAME.rows * FRAME.columns * FRAME.bands;
     (0..all)
-        .map(|place| match place / 40 % 3 {
+        .map(|index| match index / 40 % 3 {
             // Whole stretches of the largest value, and of both signs side by side.
             0 => most,
-            _ => values[(place * 7919) % 13 % values.len()],
+            _ => values[(index * 7919) % 13 % values.len()],
         })
         .collect()
 }
@@ -61,7 +61,7 @@ pub fn finite_values_stay_finite(apply: &Apply) {
     ]);
     for op in ops.as_array().unwrap() {
         for element in FLOATS {
-            let have = made(apply, op, &large(element), element);
+            let have = applied(apply, op, &large(element), element);
             let infinite = have.iter().filter(|value| !value.is_finite()).count();
             assert_eq!(infinite, 0, "{op} {element}: {infinite} of {} values", have.len());
         }
@@ -78,21 +78,25 @@ pub fn what_is_too_large_becomes_the_largest_value(apply: &Apply) {
                 .collect()
         };
         let gain = json!({"op": "gain", "range": [-2, -2]});
-        assert_eq!(made(apply, &gain, &values, element), want(&|value| -2.0 * value), "{element}");
+        assert_eq!(
+            applied(apply, &gain, &values, element),
+            want(&|value| -2.0 * value),
+            "{element}"
+        );
         let offset = json!({"op": "offset", "range": [most, most]});
-        let have = made(apply, &offset, &values, element);
+        let have = applied(apply, &offset, &values, element);
         for (have, want) in have.iter().zip(want(&|value| value + most)) {
             // The sum of the largest value and its negative thousandth is rounded.
             assert!((have - want).abs() <= 0.01 * most, "{element}: {have} {want}");
         }
         let erase = json!({"op": "erase", "value": -1e300, "p": 1});
-        let have = made(apply, &erase, &values, element);
+        let have = applied(apply, &erase, &values, element);
         let least = element.bounded(-1e300);
         assert!(have.contains(&least), "{element}");
         // The sum of ten of the largest value.
         let matrix = vec![vec![1.0; FRAME.bands]; FRAME.bands];
         let sum = json!({"op": "projection", "matrix": matrix, "p": 1});
-        let have = made(apply, &sum, &vec![most; values.len()], element);
+        let have = applied(apply, &sum, &vec![most; values.len()], element);
         assert!(have.iter().all(|value| *value == most), "{element}");
     }
 }
@@ -100,7 +104,7 @@ pub fn what_is_too_large_becomes_the_largest_value(apply: &Apply) {
 pub fn infinite_values_stay_infinite(apply: &Apply) {
     let all = 2 * FRAME.rows * FRAME.columns * FRAME.bands;
     let gaps = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1.0, 0.5];
-    let values: Vec<f64> = (0..all).map(|place| gaps[place * 7919 % 13 % 5]).collect();
+    let values: Vec<f64> = (0..all).map(|index| gaps[index * 7919 % 13 % 5]).collect();
     let ops = json!([
         {"op": "gain", "range": [1e300, 1e300]}, {"op": "offset", "range": [1e300, 1e300]},
         {"op": "band_offset", "sigma": 1e300, "p": 1}, {"op": "gaussian_noise", "std": 1e5, "p": 1},
@@ -109,7 +113,7 @@ pub fn infinite_values_stay_infinite(apply: &Apply) {
     ]);
     for op in ops.as_array().unwrap() {
         for element in FLOATS {
-            let have = made(apply, op, &values, element);
+            let have = applied(apply, op, &values, element);
             for (have, before) in have.iter().zip(&values) {
                 let same = match before.is_finite() {
                     true => have.is_finite(),

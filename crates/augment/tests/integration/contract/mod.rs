@@ -148,8 +148,8 @@ impl Numbers {
     fn of_frame(samples: usize) -> Self {
         let Frame { rows, columns, bands } = FRAME;
         let pixels = samples * rows * columns;
-        let image = (0..pixels * bands).map(|place| (place * 7919 % 1009) as f64 / 1009.0);
-        let labels = (0..pixels).map(|place| LABELS[place / 5 * 13 % 7 % 4]);
+        let image = (0..pixels * bands).map(|index| (index * 7919 % 1009) as f64 / 1009.0);
+        let labels = (0..pixels).map(|index| LABELS[index / 5 * 13 % 7 % 4]);
         Self {
             shape: [samples, bands, rows, columns],
             image: image.collect(),
@@ -166,7 +166,7 @@ impl Numbers {
     fn samples(&self, places: &[usize]) -> Self {
         fn chosen<T: Copy>(all: &[T], samples: usize, places: &[usize]) -> Vec<T> {
             let len = all.len() / samples;
-            places.iter().flat_map(|place| &all[place * len..][..len]).copied().collect()
+            places.iter().flat_map(|sample| &all[sample * len..][..len]).copied().collect()
         }
         let [samples, bands, rows, columns] = self.shape;
         Self {
@@ -196,9 +196,9 @@ pub fn numbers(array: &Array) -> Vec<f64> {
     let all = decoded(inner.bytes().expect("an image"), array.element());
     let pixels = rows * columns;
     (0..samples * values * pixels)
-        .map(|place| {
+        .map(|index| {
             let (sample, value, pixel) =
-                (place / pixels / values, place / pixels % values, place % pixels);
+                (index / pixels / values, index / pixels % values, index % pixels);
             all[(sample * pixels + pixel) * values + value]
         })
         .collect()
@@ -283,25 +283,25 @@ pub fn a_sample_comes_out_the_same_whatever_is_beside_it(apply: &Apply) {
             let with =
                 |threads| Done::of(&apply(&pipeline, &images, &parameters, threads).unwrap());
             let whole = with(1);
-            let same = |place: usize, one: &Done, at: usize, what: &str| {
-                assert_eq!(one.image_of(at), whole.image_of(place), "{op} {element}: {what}");
-                assert_eq!(one.labels_of(at), whole.labels_of(place), "{op} {element}: {what}");
+            let same = |sample: usize, result: &Done, at: usize, what: &str| {
+                assert_eq!(result.image_of(at), whole.image_of(sample), "{op} {element}: {what}");
+                assert_eq!(result.labels_of(at), whole.labels_of(sample), "{op} {element}: {what}");
             };
             for threads in [2, 3] {
                 let again = with(threads);
-                (0..5).for_each(|place| same(place, &again, place, "more threads"));
+                (0..5).for_each(|sample| same(sample, &again, sample, "more threads"));
             }
-            for place in 0..5 {
-                let alone = batch.samples(&[place]).arrays(element);
-                let parameters = pipeline.draw(FRAME, 1, &all[place..=place]).unwrap();
-                same(place, &done(apply, &pipeline, &alone, &parameters), 0, "alone");
+            for sample in 0..5 {
+                let alone = batch.samples(&[sample]).arrays(element);
+                let parameters = pipeline.draw(FRAME, 1, &all[sample..=sample]).unwrap();
+                same(sample, &done(apply, &pipeline, &alone, &parameters), 0, "alone");
             }
-            let keys: Vec<SampleKey> = order.iter().map(|place| all[*place]).collect();
+            let keys: Vec<SampleKey> = order.iter().map(|sample| all[*sample]).collect();
             let parameters = pipeline.draw(FRAME, 1, &keys).unwrap();
             let moved = batch.samples(&order).arrays(element);
             let moved = done(apply, &pipeline, &moved, &parameters);
-            for (at, place) in order.iter().enumerate() {
-                same(*place, &moved, at, "elsewhere in the batch");
+            for (at, sample) in order.iter().enumerate() {
+                same(*sample, &moved, at, "elsewhere in the batch");
             }
         }
     }
@@ -337,8 +337,8 @@ pub fn flips_and_turns_undo_themselves(apply: &Apply) {
                 let parameters = pipeline.draw(FRAME, 0, &keys(3)).unwrap();
                 let once = done(apply, &pipeline, &images, &parameters).image;
                 let wanted: Vec<f64> = (0..before.len())
-                    .map(|place| {
-                        let (plane, pixel) = (place / side / side, place % (side * side));
+                    .map(|index| {
+                        let (plane, pixel) = (index / side / side, index % (side * side));
                         let [row, column] = from(pixel / side, pixel % side, side);
                         before[(plane * side + row) * side + column]
                     })
@@ -374,8 +374,8 @@ pub fn spectra_with_gaps_are_normalised_by_the_rule_of_the_format(apply: &Apply)
             let done = apply(&pipeline, &images, &parameters, 1).unwrap().image;
             let mut want = pixels;
             want.iter_mut().for_each(|pixel| spectrum::normalize(pixel, norm));
-            for (place, have) in numbers(&done).iter().enumerate() {
-                let want = want[place % 6][place / 6];
+            for (index, have) in numbers(&done).iter().enumerate() {
+                let want = want[index % 6][index / 6];
                 let near = (have - want).abs() <= 2e-3;
                 assert!(near || have.is_nan() && want.is_nan(), "{op} {element}: {have} {want}");
             }
@@ -394,9 +394,9 @@ pub fn gaps_stay_where_they_are(apply: &Apply) {
         let parameters = pipeline.draw(FRAME, 0, &keys(1)).unwrap();
         let done = done(apply, &pipeline, &batch.arrays(ElementType::F32), &parameters);
         let places = done.image.iter().enumerate().filter(|(_, value)| value.is_nan());
-        let place =
-            |place: usize| [place / plane, place % plane / FRAME.columns, place % FRAME.columns];
-        places.map(|(number, _)| place(number)).collect()
+        let position =
+            |index: usize| [index / plane, index % plane / FRAME.columns, index % FRAME.columns];
+        places.map(|(number, _)| position(number)).collect()
     };
     let at = [[2, 6, 6]];
     assert_eq!(spoilt(json!({"op": "gain", "p": 1.0, "range": [2.0, 2.0]})), at);
@@ -416,16 +416,16 @@ pub fn gaps_stay_where_they_are(apply: &Apply) {
     let pipeline = pipeline(&[ops], 3);
     let parameters = pipeline.draw(FRAME, 0, &keys(1)).unwrap();
     let done = done(apply, &pipeline, &batch.arrays(ElementType::F32), &parameters);
-    let (filled, there): (Vec<f64>, Vec<f64>) =
+    let (filled, kept): (Vec<f64>, Vec<f64>) =
         done.image[..plane].iter().partition(|value| !value.is_nan());
-    assert!(!filled.is_empty() && !there.is_empty(), "{parameters:?}");
+    assert!(!filled.is_empty() && !kept.is_empty(), "{parameters:?}");
     assert!(filled.iter().all(|value| *value == 0.5), "{filled:?}");
 }
 
 pub fn resized_masks_lie_under_their_image_unless_corners_are_aligned(apply: &Apply) {
     // Values and labels are their own columns.
     for (from, to) in [(8usize, 3usize), (4, 10), (7, 20), (200, 33), (5, 5)] {
-        let columns: Vec<f64> = (0..2 * from).map(|place| (place % from) as f64).collect();
+        let columns: Vec<f64> = (0..2 * from).map(|column| (column % from) as f64).collect();
         let batch = Numbers::plane(2, from, &columns);
         let frame = Frame { rows: 2, columns: from, bands: 1 };
         let resized = |options: Value| {
@@ -440,12 +440,12 @@ pub fn resized_masks_lie_under_their_image_unless_corners_are_aligned(apply: &Ap
         // Like Kornia: images keep their outermost centres, masks keep their edges.
         let (values, labels) = resized(json!({}));
         let mut apart: f64 = 0.0;
-        for (place, (value, label)) in values.iter().zip(&labels).enumerate() {
-            let place = place as f64;
-            let wanted = place * (from - 1) as f64 / (to - 1) as f64;
+        for (column, (value, label)) in values.iter().zip(&labels).enumerate() {
+            let column = column as f64;
+            let wanted = column * (from - 1) as f64 / (to - 1) as f64;
             assert!((value - wanted).abs() < 1e-3, "{from} to {to}: {value} for {wanted}");
-            assert_eq!(*label, ((place + 0.5) * ratio).floor(), "{from} to {to}");
-            apart = apart.max((value - ((place + 0.5) * ratio - 0.5)).abs());
+            assert_eq!(*label, ((column + 0.5) * ratio).floor(), "{from} to {to}");
+            apart = apart.max((value - ((column + 0.5) * ratio - 0.5)).abs());
         }
         assert!((apart - (ratio - 1.0).abs() / 2.0).abs() < 1e-3, "{from} to {to}: {apart}");
         // Otherwise both agree: the label is that of the pixel nearest to the source of the value.
@@ -465,14 +465,14 @@ pub fn resized_masks_lie_under_their_image_unless_corners_are_aligned(apply: &Ap
 }
 
 /// The pixel that NumPy's `pad` uses along an axis of `size` pixels, counted from the first. `None` is the constant.
-fn padded_place(place: i64, size: i64, padding: &str) -> Option<i64> {
+fn padded_index(index: i64, size: i64, padding: &str) -> Option<i64> {
     match padding {
-        "zeros" => (0..size).contains(&place).then_some(place),
-        "border" => Some(place.clamp(0, size - 1)),
+        "zeros" => (0..size).contains(&index).then_some(index),
+        "border" => Some(index.clamp(0, size - 1)),
         _ if size == 1 => Some(0),
         _ => {
-            let place = place.rem_euclid(2 * size - 2);
-            Some(if place < size { place } else { 2 * size - 2 - place })
+            let index = index.rem_euclid(2 * size - 2);
+            Some(if index < size { index } else { 2 * size - 2 - index })
         }
     }
 }
@@ -487,10 +487,10 @@ fn padded(
     constant: f64,
 ) -> Vec<f64> {
     let at = |row: usize, column: usize| {
-        let place = |axis: usize, place: usize| {
-            padded_place(first[axis] + place as i64, size[axis] as i64, padding)
+        let source = |axis: usize, index: usize| {
+            padded_index(first[axis] + index as i64, size[axis] as i64, padding)
         };
-        Some(from[place(0, row)? as usize * size[1] + place(1, column)? as usize])
+        Some(from[source(0, row)? as usize * size[1] + source(1, column)? as usize])
     };
     (0..to[0])
         .flat_map(|row| (0..to[1]).map(move |column| at(row, column).unwrap_or(constant)))
@@ -623,9 +623,9 @@ pub fn labels_of_any_size_are_transplanted(apply: &Apply) {
         (ElementType::I64, huge),
     ] {
         // The values of a sample say where its pixels came from.
-        let values: Vec<f64> = (0..samples * pixels).map(|place| place as f64).collect();
+        let values: Vec<f64> = (0..samples * pixels).map(|index| index as f64).collect();
         let all: Vec<i64> = (0..samples * pixels)
-            .map(|place| labels[place * 31 % 11 % (2 + place / pixels)])
+            .map(|index| labels[index * 31 % 11 % (2 + index / pixels)])
             .collect();
         let mut picked = BTreeSet::new();
         for seed in 0..20 {
@@ -642,11 +642,11 @@ pub fn labels_of_any_size_are_transplanted(apply: &Apply) {
             let (mut image, mut mask) = (values.clone(), all.clone());
             for sample in (0..samples).filter(|sample| !drawn[sample].is_null()) {
                 let donor = drawn[sample]["donor"].as_u64().unwrap() as usize * pixels;
-                let there: BTreeSet<i64> = all[donor..donor + pixels].iter().copied().collect();
-                let there: Vec<i64> =
-                    there.into_iter().filter(|label| !excluded.contains(label)).collect();
+                let available: BTreeSet<i64> = all[donor..donor + pixels].iter().copied().collect();
+                let available: Vec<i64> =
+                    available.into_iter().filter(|label| !excluded.contains(label)).collect();
                 let pick = drawn[sample]["pick"].as_f64().unwrap() as f32;
-                let label = there[(pick * there.len() as f32) as usize];
+                let label = available[(pick * available.len() as f32) as usize];
                 picked.insert(label);
                 for pixel in (0..pixels).filter(|pixel| all[donor + pixel] == label) {
                     image[sample * pixels + pixel] = values[donor + pixel];
@@ -671,10 +671,10 @@ pub fn masks_have_no_labels_that_were_not_there(apply: &Apply) {
         let parameters = pipeline.draw(FRAME, 2, &keys(3)).unwrap();
         let done = apply(&pipeline, &images, &parameters, 2).unwrap();
         let labels = numbers(&done.masks[0].labels);
-        let there: BTreeSet<i64> = labels.iter().map(|label| *label as i64).collect();
+        let present: BTreeSet<i64> = labels.iter().map(|label| *label as i64).collect();
         prop_assert!(
-            there.iter().all(|label| LABELS.contains(label) || *label == fill),
-            "{there:?}"
+            present.iter().all(|label| LABELS.contains(label) || *label == fill),
+            "{present:?}"
         );
         prop_assert_eq!(&done.image.shape()[2..], &done.masks[0].labels.shape()[1..]);
         let nan = numbers(&done.image).iter().any(|value| value.is_nan());
@@ -761,21 +761,21 @@ pub fn foreign_parameters_give_an_error_or_an_image(apply: &Apply) {
     let images = Numbers::of_frame(3).arrays(ElementType::F32);
     let all = (0..40usize, 0..40usize, any::<u64>(), prop::collection::vec(0..40usize, 60));
     cases(all, |(first, second, seed, choices)| {
-        let (one, other) = (fitting(&[first], seed), fitting(&[second], seed));
-        prop_assume!(!one.ops.is_empty() && !other.ops.is_empty());
-        let own = one.draw(FRAME, 0, &keys(3)).unwrap();
+        let (pipeline, other) = (fitting(&[first], seed), fitting(&[second], seed));
+        prop_assume!(!pipeline.ops.is_empty() && !other.ops.is_empty());
+        let native = pipeline.draw(FRAME, 0, &keys(3)).unwrap();
         let mut foreign = other.draw(FRAME, 0, &keys(3)).unwrap();
-        foreign.steps[0].op.clone_from(&own.steps[0].op);
-        for parameters in [own, foreign] {
+        foreign.steps[0].op.clone_from(&native.steps[0].op);
+        for parameters in [native, foreign] {
             let mut drawn = serde_json::to_value(&parameters.steps).unwrap();
             let mut choices = choices.iter().copied();
             mutate(&mut drawn, &mut choices);
             for steps in [serde_json::to_value(&parameters.steps).unwrap(), drawn] {
                 let json = json!({"frame": parameters.frame, "steps": steps}).to_string();
                 let Ok(parameters) = Parameters::from_json(&json) else { continue };
-                let _ = parameters.matrices(&one);
-                if let Ok(done) = apply(&one, &images, &parameters, 2) {
-                    let frame = one.frame(FRAME).unwrap();
+                let _ = parameters.matrices(&pipeline);
+                if let Ok(done) = apply(&pipeline, &images, &parameters, 2) {
+                    let frame = pipeline.frame(FRAME).unwrap();
                     let shape = [3, 6, frame.rows, frame.columns];
                     prop_assert_eq!(done.image.shape(), &shape[..]);
                 }
@@ -815,7 +815,7 @@ pub fn drawn_bands_are_those_of_the_image(apply: &Apply) {
             for element in [ElementType::F16, ElementType::F32] {
                 // Every value says its band.
                 let numbers: Vec<f64> = (0..4 * FRAME.rows * FRAME.columns * FRAME.bands)
-                    .map(|place| (place % FRAME.bands) as f64)
+                    .map(|index| (index % FRAME.bands) as f64)
                     .collect();
                 let shape = [4, FRAME.rows, FRAME.columns, FRAME.bands];
                 let image = Array::of_numbers(&numbers, &shape, element).unwrap();

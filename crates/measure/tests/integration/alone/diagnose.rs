@@ -45,7 +45,7 @@ fn packed(
     let cubes = folder.join("cubes");
     std::fs::create_dir(&cubes).unwrap();
     for cube in 0..count {
-        let values = (0..rows * columns * bands).map(|place| ((place * 7 + cube) % 101) as f32);
+        let values = (0..rows * columns * bands).map(|index| ((index * 7 + cube) % 101) as f32);
         let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
         let shape = format!("{rows}, {columns}, {bands}");
         write_npy(&cubes.join(format!("{cube:02}.npy")), "<f4", &shape, &bytes);
@@ -95,7 +95,7 @@ const VERIFY: Effort = Effort { verify: true, ..EFFORT };
 type Masks = [(String, Array)];
 
 fn diagnose(options: &PackedOptions, effort: Effort, step: Duration) -> Diagnosis {
-    let mut told = 0;
+    let mut message_count = 0;
     let stop = AtomicBool::new(false);
     let mut sleep = |image: &Array, _: &Masks| {
         assert_eq!(image.shape()[1], SHAPE[2], "bands");
@@ -103,9 +103,10 @@ fn diagnose(options: &PackedOptions, effort: Effort, step: Duration) -> Diagnosi
         Ok(())
     };
     let host = Host::default();
-    let diagnosis =
-        certain(|| run(options, effort, &host, &mut sleep, &stop, &mut |_| told += 1).unwrap());
-    assert!(told >= effort.rounds.asked() * diagnosis.verdict.rows.len());
+    let diagnosis = certain(|| {
+        run(options, effort, &host, &mut sleep, &stop, &mut |_| message_count += 1).unwrap()
+    });
+    assert!(message_count >= effort.rounds.requested() * diagnosis.verdict.rows.len());
     diagnosis
 }
 
@@ -255,16 +256,18 @@ fn rounds_that_differ_are_followed_by_more_up_to_a_bound() {
         std::thread::sleep(Duration::from_micros(300 * steps));
         Ok(())
     };
-    let mut told = Vec::new();
+    let mut messages = Vec::new();
     let stop = AtomicBool::new(false);
     let (options, host) = (options(&path), Host::new(1));
-    let tell = &mut |what: &str| told.push(what.to_owned());
+    let tell = &mut |what: &str| messages.push(what.to_owned());
     let diagnosis = run(&options, effort, &host, &mut slower, &stop, tell);
     let verdict = diagnosis.unwrap().verdict;
     assert!(!verdict.settled);
-    assert!(verdict.rows.iter().all(|row| row.rounds == Rounds::MOST * effort.rounds.asked()));
-    assert_eq!(told.first().unwrap(), "round 1 of 3: the training step");
-    assert_eq!(told.last().unwrap(), "round 9, to be sure: reading files");
+    assert!(
+        verdict.rows.iter().all(|row| row.rounds == Rounds::MAX_FACTOR * effort.rounds.requested())
+    );
+    assert_eq!(messages.first().unwrap(), "round 1 of 3: the training step");
+    assert_eq!(messages.last().unwrap(), "round 9, to be sure: reading files");
 }
 
 #[test]
@@ -309,16 +312,16 @@ fn windows_around_labels_come_of_cubes_that_have_some_and_the_default_is_what_he
     options.loader.plan.batch_size = 64;
     options.loader.patches = Some(("classes".into(), Patches::new(3, 3)));
     let effort = Effort { time: Duration::from_millis(5), ..VERIFY };
-    let mut seen = HashSet::new();
+    let mut shapes = HashSet::new();
     let mut step = |image: &Array, _: &Masks| {
-        seen.insert(image.shape().to_vec());
+        shapes.insert(image.shape().to_vec());
         Ok(())
     };
     let (stop, host) = (AtomicBool::new(false), Host::default());
     let diagnosis =
         certain(|| run(&options, effort, &host, &mut step, &stop, &mut |_| {}).unwrap());
     let text = diagnosis.text();
-    assert_eq!(seen, HashSet::from([vec![64, SHAPE[2], 3, 3]]), "whole batches");
+    assert_eq!(shapes, HashSet::from([vec![64, SHAPE[2], 3, 3]]), "whole batches");
     let window = diagnosis.facts.window.unwrap();
     assert_eq!((window.rows, window.bytes), (3, 9 * 16 * 2), "{text}");
     assert!(window.decoded > 100.0 && diagnosis.facts.pixels.is_none(), "{text}");
