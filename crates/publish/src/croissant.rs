@@ -263,16 +263,16 @@ fn companions(facts: &Facts) -> Vec<Value> {
         }
         let records: Vec<Vec<Value>> = facts
             .companions_of(role)
-            .map(|(stack, one)| {
+            .map(|(stack, companion)| {
                 vec![
-                    json!(one.name),
+                    json!(companion.name),
                     json!(stack),
-                    json!(one.shape.rows),
-                    json!(one.shape.columns),
-                    json!(one.shape.bands),
-                    json!(one.dtype),
-                    json!(one.unit.as_deref().unwrap_or_default()),
-                    json!(one.ratio.to_string()),
+                    json!(companion.shape.rows),
+                    json!(companion.shape.columns),
+                    json!(companion.shape.bands),
+                    json!(companion.dtype),
+                    json!(companion.unit.as_deref().unwrap_or_default()),
+                    json!(companion.ratio.to_string()),
                 ]
             })
             .collect();

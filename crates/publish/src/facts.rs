@@ -206,8 +206,9 @@ impl Facts {
     /// The targets or further images of all stacks, each with the name of its stack.
     pub(crate) fn companions_of(&self, role: Role) -> impl Iterator<Item = (&str, &Companion)> {
         let stacks = self.report.stacks.iter().zip(&self.companions);
-        let all = stacks.flat_map(|(stack, all)| all.iter().map(|one| (stack.name.as_str(), one)));
-        all.filter(move |(_, one)| one.role == role)
+        let all =
+            stacks.flat_map(|(stack, all)| all.iter().map(|array| (stack.name.as_str(), array)));
+        all.filter(move |(_, array)| array.role == role)
     }
 }
 

@@ -229,7 +229,7 @@ fn contents(facts: &Facts, about: &About) -> String {
     row("units of values", joined(&facts.units));
     row("masks", joined(facts.masks.iter().map(|mask| &mask.name)));
     for (heading, role) in [("targets", Role::Target), ("further images", Role::Image)] {
-        let names: BTreeSet<_> = facts.companions_of(role).map(|(_, one)| &one.name).collect();
+        let names: BTreeSet<_> = facts.companions_of(role).map(|(_, array)| &array.name).collect();
         row(heading, joined(names));
     }
     let boxes = report.boxes.as_ref();
