@@ -120,18 +120,19 @@ impl<'a> Mask<'a> {
         }
         let rows = grid::of_image(ratio, &shown.rows, image.rows);
         let columns = grid::of_image(ratio, &shown.columns, image.columns);
-        let different = |places: &[usize]| {
-            let mut places = places.to_vec();
-            places.dedup();
-            places
+        let different = |numbers: &[usize]| {
+            let mut numbers = numbers.to_vec();
+            numbers.dedup();
+            numbers
         };
         let under = Sampling { rows: different(&rows), columns: different(&columns) };
         let values = self.read(&under, image.columns)?;
-        let at = |all: &[usize], place: &usize| all.partition_point(|other| other < place);
-        let pixels = rows.iter().flat_map(|row| columns.iter().map(move |column| (row, column)));
-        let place =
-            |(row, column)| at(&under.rows, row) * under.columns.len() + at(&under.columns, column);
-        Ok(pixels.map(|pixel| values[place(pixel)]).collect())
+        let at = |all: &[usize], number: usize| all.partition_point(|other| *other < number);
+        let value = |row: usize, column: usize| {
+            values[at(&under.rows, row) * under.columns.len() + at(&under.columns, column)]
+        };
+        let of_row = |row: &usize| columns.iter().map(|column| value(*row, *column)).collect();
+        Ok(rows.iter().flat_map(|row| -> Vec<MaskValue> { of_row(row) }).collect())
     }
 }
 

@@ -39,8 +39,8 @@ fn viewed(folder: &tempfile::TempDir) -> Viewed {
     write_envi(&folder.join("s"), 1);
     let labels: Vec<u8> = (0..ROWS * COLUMNS).map(|at| label(at / COLUMNS, at % COLUMNS)).collect();
     write_npy(&folder.join("mask.npy"), "|u1", &[ROWS, COLUMNS], &labels);
-    let one = floats([ROWS, COLUMNS, 1], |row, column, _| height(row, column));
-    write_npy(&folder.join("height.npy"), "<f4", &[ROWS, COLUMNS], &one);
+    let heights = floats([ROWS, COLUMNS, 1], |row, column, _| height(row, column));
+    write_npy(&folder.join("height.npy"), "<f4", &[ROWS, COLUMNS], &heights);
     let fine = [2 * ROWS, 2 * COLUMNS, 3];
     write_npy(&folder.join("photo.npy"), "<f4", &fine, &floats(fine, photo));
     let third = [ROWS / 3, COLUMNS / 3, 2];
@@ -66,7 +66,7 @@ fn arrays_are_listed_with_their_bands_and_resolution() {
     let arrays = facts["arrays"].as_array().unwrap();
     let all: Vec<[&Value; 5]> = arrays
         .iter()
-        .map(|one| ["name", "role", "shape", "factor", "dtype"].map(|key| &one[key]))
+        .map(|array| ["name", "role", "shape", "factor", "dtype"].map(|key| &array[key]))
         .collect();
     assert_eq!(
         json!(all),
