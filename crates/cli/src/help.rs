@@ -5,7 +5,7 @@ use clap::Command;
 
 /// Headings of the commands, and the commands below them.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Pack", &["convert", "layouts", "merge", "split", "table", "work", "status", "commit"]),
+    ("Pack", &["convert", "layouts", "merge", "add", "split", "table", "work", "status", "commit"]),
     ("Look", &["info", "preview", "view", "spectra", "export", "card"]),
     ("Measure", &["read", "bench", "diagnose", "simulate", "tune"]),
     ("Maintain", &["validate", "repair", "local-cache", "completions", "man", "help"]),

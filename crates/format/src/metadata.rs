@@ -43,6 +43,10 @@ const PROVENANCE: &str = "made";
 const COLUMNS: &str = "columns";
 /// A key in an entry of `history`: the names of the masks that were added.
 const MASKS: &str = "masks";
+/// A key in an entry of `history`: the names of the companions that were added.
+const COMPANIONS: &str = "companions";
+/// The key in recipes for the companions that were added after packing.
+pub const ADDED_COMPANIONS: &str = "added_companions";
 
 /// How stored values are converted to physical values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -437,6 +441,11 @@ fn replaced_masks(entry: &Value) -> bool {
     is_of_masks(entry) && entry.get(CONTINUES).is_none()
 }
 
+/// Whether an entry of `history` is about companions that were added.
+fn is_of_companions(entry: &Value) -> bool {
+    entry.get(COMPANIONS).is_some()
+}
+
 /// Whether an entry of `history` is about columns.
 fn is_of_columns(entry: &Value) -> bool {
     entry.get(COLUMNS).is_some()
@@ -445,6 +454,15 @@ fn is_of_columns(entry: &Value) -> bool {
 /// Whether an entry of `history` is about something that an earlier state of the dataset cannot be derived from.
 fn is_break(entry: &Value) -> bool {
     replaced_masks(entry) || is_of_columns(entry)
+}
+
+/// Records in a recipe where the files of companions are that were added later.
+fn add_companions(recipe: &mut Value, added: &[Value]) {
+    let Some(recipe) = recipe.as_object_mut() else { return };
+    let all = recipe.entry(ADDED_COMPANIONS).or_insert_with(|| json!([]));
+    if let Some(all) = all.as_array_mut() {
+        all.extend_from_slice(added);
+    }
 }
 
 fn text(value: &Value) -> Option<String> {
@@ -519,6 +537,27 @@ impl Root {
             entry[CONTINUES] = json!(before);
         }
         self.push(entry);
+        self
+    }
+
+    /// The root after companions were added to a dataset with fingerprint `continues`: their names, and where their files are.
+    #[must_use]
+    pub fn with_companions(
+        mut self,
+        continues: &str,
+        created: &str,
+        command: &str,
+        (names, added): (&[&str], Vec<Value>),
+        samples: usize,
+    ) -> Self {
+        self.push(json!({
+            COMPANIONS: names, "samples": samples, "command": command, "created": created,
+            CONTINUES: continues,
+        }));
+        let history = self.0.get_mut("history").and_then(Value::as_array_mut);
+        let recipes = history.into_iter().flatten().filter_map(|entry| entry.get_mut("recipe"));
+        recipes.for_each(|recipe| add_companions(recipe, &added));
+        self.0.get_mut("recipe").into_iter().for_each(|recipe| add_companions(recipe, &added));
         self
     }
 
@@ -618,7 +657,7 @@ impl Root {
         earlier.find(|(then, _)| *then == fingerprint).map(|(_, samples)| samples)
     }
 
-    /// The fingerprints that the dataset had before cubes or masks were added, oldest first, each with the number of
+    /// The fingerprints that the dataset had before cubes, masks, targets or images were added, oldest first, each with the number of
     /// samples that it had.
     pub fn earlier(&self) -> Vec<(&str, u64)> {
         self.earlier_since(is_break)
@@ -640,12 +679,12 @@ impl Root {
             .collect()
     }
 
-    /// Names of the masks that were added since the dataset's fingerprint was `fingerprint`.
-    pub fn masks_since(&self, fingerprint: &str) -> Vec<&str> {
+    /// Names of the masks and companions that were added since the dataset's fingerprint was `fingerprint`.
+    pub fn arrays_since(&self, fingerprint: &str) -> Vec<&str> {
         let history = self.history().zip(self.position(fingerprint));
         let since = history.into_iter().flat_map(|(history, at)| &history[at..]);
-        let masks = since.filter_map(|entry| entry.get(MASKS)?.as_array()).flatten();
-        masks.filter_map(Value::as_str).collect()
+        let names = since.filter_map(|entry| entry.get(MASKS).or_else(|| entry.get(COMPANIONS)));
+        names.filter_map(Value::as_array).flatten().filter_map(Value::as_str).collect()
     }
 
     /// The position in `history` of the change that was made when the fingerprint was `fingerprint`.
@@ -659,7 +698,9 @@ impl Root {
 
     /// The entries of `history` about the conversion and appends.
     fn conversions(&self) -> Option<impl DoubleEndedIterator<Item = &Value>> {
-        Some(self.history()?.iter().filter(|entry| !is_of_masks(entry) && !is_of_columns(entry)))
+        let is_other =
+            |entry: &Value| is_of_masks(entry) || is_of_companions(entry) || is_of_columns(entry);
+        Some(self.history()?.iter().filter(move |entry| !is_other(entry)))
     }
 
     fn history(&self) -> Option<&Vec<Value>> {
@@ -774,14 +815,14 @@ mod tests {
         assert_eq!(root.recipes().unwrap().iter().map(|(_, until)| *until).sum::<usize>(), 8);
         assert_eq!(["f0", "f1", "f2"].map(|at| root.samples_at(at)), [Some(3), Some(3), Some(5)]);
         assert_eq!(root.earlier(), [("f0", 3), ("f1", 3), ("f2", 5)]);
-        assert_eq!(root.masks_since("f0"), ["a", "b", "c"]);
-        assert_eq!(root.masks_since("f1"), ["c"]);
+        assert_eq!(root.arrays_since("f0"), ["a", "b", "c"]);
+        assert_eq!(root.arrays_since("f1"), ["c"]);
         // If masks are replaced, it becomes another dataset.
         let root = root.with_masks(None, "now", "split", &["a"], 5);
         let root = root.with_masks(Some("f4"), "now", "split", &["d"], 5);
         assert_eq!(["f0", "f2", "f3"].map(|at| root.samples_at(at)), [None; 3]);
         assert_eq!(root.samples_at("f4"), Some(5));
-        assert_eq!(root.masks_since("f4"), ["d"]);
+        assert_eq!(root.arrays_since("f4"), ["d"]);
         assert_eq!(root.earlier(), [("f4", 5)]);
         assert_eq!(Root::default().earlier(), []);
     }

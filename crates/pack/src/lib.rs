@@ -34,6 +34,7 @@
 //! | [`columns`] | changes split, label, group and other columns of packed samples |
 //! | [`merge`] | merges packed datasets |
 //! | [`add_mask`] | adds masks to a packed dataset |
+//! | [`add_companions`] | adds targets and further images to a packed dataset |
 //! | [`fingerprint`] | detects whether a source has changed |
 //! | [`info`] | describes a cube or a dataset |
 //! | [`precision`] | finds how many mantissa bits values need, and rounds values to that many |
@@ -44,6 +45,7 @@
 //! | [`target`], [`physical`] | find the cube or dataset at a path, and read its physical values |
 #![deny(missing_docs)]
 
+pub mod add_companions;
 pub mod add_mask;
 pub mod columns;
 pub mod convert;

@@ -79,7 +79,7 @@ mod _hsipack {
     #[pymodule_export]
     use super::map::write_map;
     #[pymodule_export]
-    use super::masks::{add_mask, merge, set_columns, split};
+    use super::masks::{add_arrays, add_mask, merge, set_columns, split};
     #[pymodule_export]
     use super::measure::measure;
     #[pymodule_export]

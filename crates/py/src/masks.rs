@@ -1,8 +1,10 @@
-//! Changes a packed dataset: splits of samples and of labelled pixels, masks from a user's function, columns.
+//! Changes a packed dataset: splits of samples and of labelled pixels, masks from a user's function, targets and further images,
+//! columns.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
+use hsipack_pack::add_companions::{self, AddOptions};
 use hsipack_pack::add_mask::{Adding, NewMask, Replace};
 use hsipack_pack::columns::{self, ColumnsOptions};
 use hsipack_pack::merge::{self as merging, MergeOptions};
@@ -61,6 +63,18 @@ pub fn set_columns(
     let work = move |progress: &Progress| {
         columns::set_columns(&options, table.as_deref().map(str::as_bytes), progress)
     };
+    supervised(py, work, &AtomicU64::new(0), progress, true).map(|report| json(&report))
+}
+
+/// Adds targets and further images; returns the report as JSON.
+#[pyfunction]
+pub fn add_arrays(
+    py: Python<'_>,
+    settings: &Bound<'_, PyDict>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let options: AddOptions = options::read(settings)?;
+    let work = move |progress: &Progress| add_companions::add(&options, progress);
     supervised(py, work, &AtomicU64::new(0), progress, true).map(|report| json(&report))
 }
 

@@ -1,5 +1,6 @@
 //! The commands, one per file: their arguments, and how these become options of the libraries.
 
+pub mod add;
 pub mod bench;
 pub mod card;
 pub mod commit;

@@ -230,7 +230,7 @@ impl Adding {
     ) -> Result<PlannedMask> {
         let image = &self.dataset.stacks()[place].image;
         let flat = CubeShape { bands: 1, ..image.shape() };
-        let tile = if self.is_tiled() { image.grid().tile() } else { masks::tile(flat) };
+        let tile = if is_tiled(&self.dataset) { image.grid().tile() } else { masks::tile(flat) };
         let grid = Grid::new(flat, tile, image.grid().samples_per_shard())?;
         let codec = match image.meta().codecs.compression {
             None => LayoutOptions::default().codec(dtype, grid.chunk_values()),
@@ -250,12 +250,6 @@ impl Adding {
             class_colors: mask.class_colors.get(place).cloned().unwrap_or_default(),
             made: Some(Made { command: command.to_owned(), recipe: mask.recipe.clone() }),
         })
-    }
-
-    /// Whether the user chose the chunk shape; masks then have the same chunks as the image.
-    fn is_tiled(&self) -> bool {
-        let recipes = self.dataset.root().recipes().unwrap_or_default();
-        recipes.first().is_some_and(|(recipe, _)| !recipe["chunk"].is_null())
     }
 
     /// Writes one shard of each mask. Returns their sizes in bytes.
@@ -316,6 +310,12 @@ impl Adding {
         self.staging().link_unchanged(base.path(), &replaced.collect::<Vec<_>>())?;
         self.staging().write_metadata(files.into_files(&[]), &[])
     }
+}
+
+/// Whether the user chose the chunk shape; arrays that are added then have the same chunks as the image.
+pub(crate) fn is_tiled(dataset: &Dataset) -> bool {
+    let recipes = dataset.root().recipes().unwrap_or_default();
+    recipes.first().is_some_and(|(recipe, _)| !recipe["chunk"].is_null())
 }
 
 impl Drop for Adding {

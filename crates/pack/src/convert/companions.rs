@@ -19,7 +19,7 @@ use super::encode::OpenCube;
 use super::fit::fitted;
 use super::masks::CubeOfMask;
 use super::named_files;
-use super::options::{CompanionOption, LayoutOptions};
+use super::options::CompanionOption;
 use super::transform::Transform;
 use crate::fingerprint::fingerprint;
 use crate::input::Input;
@@ -51,6 +51,60 @@ impl PlannedCompanion {
     /// Bytes of a sample.
     pub fn sample_bytes(&self) -> usize {
         self.grid.shape().values() * self.dtype.size()
+    }
+
+    /// Refuses another companion of the same name that has another role, type, number of bands or resolution, or bands that
+    /// differ by more than `tolerance` nm.
+    ///
+    /// # Errors
+    /// If they differ.
+    pub fn check_like(
+        &self,
+        dtype: DType,
+        bands: usize,
+        meaning: &CompanionMeaning,
+        tolerance: f64,
+    ) -> Result<()> {
+        let Some([ours, theirs]) = self.difference(dtype, bands, meaning, tolerance) else {
+            return Ok(());
+        };
+        let (name, role) = (&self.name, self.meaning.role.words());
+        let what = format!("its {role} {name:?} {ours}, but {theirs} in other cubes");
+        Err(Error::conflict(what).with_remedy(match ours.contains("channel") {
+            true => "give every cube a target with the same channels".to_owned(),
+            false => format!("give every cube a {role} of the same kind"),
+        }))
+    }
+
+    /// How it differs from one of the same name in another cube: its own words, and those of the other.
+    fn difference(
+        &self,
+        dtype: DType,
+        bands: usize,
+        meaning: &CompanionMeaning,
+        tolerance: f64,
+    ) -> Option<[String; 2]> {
+        let (role, own_bands) = (self.meaning.role, self.grid.shape().bands);
+        if role != meaning.role {
+            return Some([
+                format!("is a {}", role.words()),
+                format!("is a {}", meaning.role.words()),
+            ]);
+        }
+        if own_bands != bands {
+            return Some([format!("has {own_bands} {}s", role.bands()), bands.to_string()]);
+        }
+        if self.dtype != dtype {
+            return Some([format!("is packed as {}", self.dtype), format!("as {dtype}")]);
+        }
+        let [own_ratio, ratio] = [self.meaning.ratio, meaning.ratio];
+        if own_ratio != ratio {
+            let words = |ratio: Ratio| format!("{ratio} times the rows and columns");
+            return Some([format!("has {} of its cube", words(own_ratio)), words(ratio)]);
+        }
+        let (ours, theirs) = (self.meaning.wavelength.as_ref()?, meaning.wavelength.as_ref()?);
+        let band = ours.iter().zip(theirs).position(|(a, b)| (a - b).abs() > tolerance)?;
+        Some([format!("has band {band} at {} nm", ours[band]), format!("at {} nm", theirs[band])])
     }
 
     /// Its name with its type, number of bands and resolution, as in `rgb (float16, 3 bands, 2 x the rows and columns)`.
@@ -86,22 +140,22 @@ fn dtype_of(role: Role, info: &CubeInfo, is_computed: bool, image: DType) -> DTy
     }
 }
 
-/// The grid of a companion of this shape and type, beside images of the shape `image` and element size `image_size`.
+/// The grid of a companion of this shape and type, beside images of the shape `image`, of which a shard has `per_shard`. `tile` is
+/// the chunk shape that the user chose for the images; companions with their pixels have it, too.
 ///
 /// # Errors
 /// If its chunks would be too large.
-pub(super) fn grid(
-    layout: &LayoutOptions,
-    (image, image_size): (CubeShape, usize),
+pub(crate) fn grid(
+    tile: Option<Tile>,
+    per_shard: usize,
+    image: CubeShape,
     shape: CubeShape,
     dtype: DType,
 ) -> Result<Grid> {
     let has_pixels = (shape.rows, shape.columns) == (image.rows, image.columns);
-    let tile = match layout.chunk {
-        Some(_) if has_pixels => layout.tile(image, image_size),
-        _ => Tile::slab(shape, dtype.size(), TARGET_CHUNK),
-    };
-    let grid = Grid::new(shape, tile, Grid::samples_for(image, image_size, layout.shard_size))?;
+    let tile = tile.filter(|_| has_pixels);
+    let tile = tile.unwrap_or_else(|| Tile::slab(shape, dtype.size(), TARGET_CHUNK));
+    let grid = Grid::new(shape, tile, per_shard)?;
     if grid.chunk_values() * dtype.size() > hsipack_format::codec::MAX_CHUNK {
         return Err(Error::conflict(format!(
             "a chunk of {}x{} pixels and {} bands is above 2 GiB",

@@ -60,14 +60,7 @@ impl Metadata {
         }
         self.add_array(name, IMAGE, &image);
         stack.masks.iter().for_each(|mask| self.add_mask(name, mask, len, geo));
-        for companion in &stack.companions {
-            let mut meta = companion_meta(companion, len);
-            // The coordinates are those of the pixels of the image.
-            if let Some(geo) = geo.filter(|_| companion.meaning.ratio.is_same()) {
-                cf::refer(&mut meta.attributes, geo);
-            }
-            self.add_array(name, &companion.name, &meta);
-        }
+        stack.companions.iter().for_each(|array| self.add_companion(name, array, len, geo));
         for (array, values, long_name) in [
             (WAVELENGTH, &stack.wavelength, "band centre"),
             (FWHM, &stack.fwhm, "full width at half maximum"),
@@ -166,6 +159,22 @@ impl Metadata {
             cf::refer(&mut meta.attributes, geo);
         }
         self.add_array(stack, &mask.name, &meta);
+    }
+
+    /// Adds a companion of a stack of `len` cubes. `geo` is their common georeferencing, if they have one.
+    pub fn add_companion(
+        &mut self,
+        stack: &str,
+        companion: &PlannedCompanion,
+        len: usize,
+        geo: Option<&Geo>,
+    ) {
+        let mut meta = companion_meta(companion, len);
+        // The coordinates are those of the pixels of the image.
+        if let Some(geo) = geo.filter(|_| companion.meaning.ratio.is_same()) {
+            cf::refer(&mut meta.attributes, geo);
+        }
+        self.add_array(stack, &companion.name, &meta);
     }
 
     /// Adds `samples.jsonl` and its index. The lines of existing samples are kept unchanged, and those of new samples

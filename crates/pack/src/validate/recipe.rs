@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use hsipack_format::metadata::ADDED_COMPANIONS;
 use hsipack_format::{
     Codec, Command, Compressor, Error, ErrorKind, Opt, Result, Sample, Shuffle, remedy,
 };
@@ -55,7 +56,7 @@ pub fn read(dataset: &Dataset) -> Result<Vec<Recipe>> {
     recipes.collect()
 }
 
-/// The companions of a recipe; `None` if the recipe is malformed.
+/// The companions of a recipe, with those that were added later; `None` if the recipe is malformed.
 fn companions(recipe: &Value) -> Option<Vec<CompanionOption>> {
     let assignments = |key: &str| -> Option<Vec<Assignment>> {
         let listed = recipe.get(key).cloned();
@@ -63,7 +64,11 @@ fn companions(recipe: &Value) -> Option<Vec<CompanionOption>> {
     };
     let fit = recipe.get("fit").cloned();
     let fit: Option<FitMethod> = fit.map(serde_json::from_value).transpose().ok()?;
-    Some(CompanionOption::all(&assignments("targets")?, &assignments("images")?, fit))
+    let mut all = CompanionOption::all(&assignments("targets")?, &assignments("images")?, fit);
+    if let Some(added) = recipe.get(ADDED_COMPANIONS) {
+        all.extend(serde_json::from_value::<Vec<_>>(added.clone()).ok()?);
+    }
+    Some(all)
 }
 
 /// The recipe of sample `id`.

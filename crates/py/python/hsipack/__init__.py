@@ -48,6 +48,7 @@ from hsipack._ranks import Place  # noqa: E402
 from hsipack._spectra import spectra  # noqa: E402
 from hsipack._view import Viewer, view  # noqa: E402
 from hsipack.columns import set_columns  # noqa: E402
+from hsipack.companions import add_image, add_target  # noqa: E402
 from hsipack.crops import (  # noqa: E402
     CenterCrop,
     GridCrop,
@@ -81,6 +82,7 @@ from hsipack.merging import merge  # noqa: E402
 from hsipack.packing import convert, estimate, validate  # noqa: E402
 from hsipack.publishing import card  # noqa: E402
 from hsipack.reports import (  # noqa: E402
+    AddArrayReport,
     AddMaskReport,
     CardReport,
     ClassSplit,
@@ -107,6 +109,7 @@ from hsipack.stitching import Stitcher  # noqa: E402
 
 # Without `open`, so that `from hsipack import *` keeps Python's own.
 __all__ = [
+    "AddArrayReport",
     "AddMaskReport",
     "AmbiguousError",
     "ArgumentTypeError",
@@ -173,7 +176,9 @@ __all__ = [
     "Windows",
     "WorstError",
     "__version__",
+    "add_image",
     "add_mask",
+    "add_target",
     "augment",
     "card",
     "class_weights",

@@ -484,6 +484,25 @@ class AddMaskReport:
     seconds: float
 
 
+@dataclass(frozen=True)
+class AddArrayReport:
+    """The result of adding a target or a further image.
+
+    Attributes:
+        dataset: path of the dataset.
+        name: name of the array.
+        samples: number of samples that have it.
+        stored_bytes: bytes of its shards.
+        seconds: how long it took.
+    """
+
+    dataset: str
+    name: str
+    samples: int
+    stored_bytes: int
+    seconds: float
+
+
 def _made(kind: type[_T], values: dict[str, Any]) -> _T:
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in values.items() if name in names})
@@ -594,6 +613,13 @@ def merge_report(text: str) -> MergeReport:
 def card_report(text: str) -> CardReport:
     """The report of a card, from JSON."""
     return _made(CardReport, json.loads(text))
+
+
+def add_array_report(text: str) -> AddArrayReport:
+    """The report of an added target or further image, from JSON."""
+    values = json.loads(text)
+    (name,) = values["targets"] + values["images"]
+    return _made(AddArrayReport, {**values, "name": name})
 
 
 def add_mask_report(text: str) -> AddMaskReport:

@@ -218,7 +218,7 @@ impl Dataset {
         }
     }
 
-    /// The dataset as it was when its fingerprint was `fingerprint`, without samples and masks that were added since.
+    /// The dataset as it was when its fingerprint was `fingerprint`, without samples, masks and companions that were added since.
     /// Statistics still cover all samples. `None` if it never had that fingerprint.
     ///
     /// # Errors
@@ -230,9 +230,10 @@ impl Dataset {
         let Some(len) = self.root.samples_at(fingerprint) else { return Ok(None) };
         let of_samples = |error: Error| error.at(self.folder.path().join(SAMPLES));
         let len = usize::try_from(len).unwrap_or(usize::MAX);
-        let added = self.root.masks_since(fingerprint);
+        let added = self.root.arrays_since(fingerprint);
         for stack in &mut self.stacks {
             stack.masks.retain(|mask| !added.contains(&mask.name()));
+            stack.companions.retain(|companion| !added.contains(&companion.name()));
         }
         self.samples = self.samples.first(len, &names_of(&self.stacks)).map_err(of_samples)?;
         for (number, stack) in self.stacks.iter_mut().enumerate() {

@@ -54,11 +54,11 @@ pub fn shown(cube: &Cube, window: &Window, side: usize) -> Sampling {
     sampling
 }
 
-/// For each place of an axis of an array of this ratio, the place of the image that has its centre. The image has `length` places.
-pub fn of_image(ratio: Ratio, places: &[usize], length: usize) -> Vec<usize> {
+/// For each row (or column) of an array of this ratio, the row of the image that has its centre. The image has `length` rows.
+pub fn of_image(ratio: Ratio, rows: &[usize], length: usize) -> Vec<usize> {
     let (finer, coarser) = (ratio.finer() as usize, ratio.coarser() as usize);
-    let centre = |index: &usize| (index * coarser + coarser / 2) / finer;
-    places.iter().map(|index| centre(index).min(length - 1)).collect()
+    let centre = |row: &usize| (row * coarser + coarser / 2) / finer;
+    rows.iter().map(|row| centre(row).min(length - 1)).collect()
 }
 
 #[cfg(test)]
@@ -67,12 +67,12 @@ mod tests {
 
     #[test]
     fn pixels_of_arrays_have_their_centre_in_one_of_the_image() {
-        let places = |finer, coarser, length| {
+        let rows = |finer, coarser, length| {
             of_image(Ratio::new(finer, coarser).unwrap(), &[0, 1, 2, 3], length)
         };
-        assert_eq!(places(1, 1, 4), [0, 1, 2, 3]);
-        assert_eq!(places(2, 1, 2), [0, 0, 1, 1]);
-        assert_eq!(places(1, 3, 12), [1, 4, 7, 10]);
+        assert_eq!(rows(1, 1, 4), [0, 1, 2, 3]);
+        assert_eq!(rows(2, 1, 2), [0, 0, 1, 1]);
+        assert_eq!(rows(1, 3, 12), [1, 4, 7, 10]);
     }
 
     #[test]

@@ -120,19 +120,19 @@ impl<'a> Mask<'a> {
         }
         let rows = grid::of_image(ratio, &shown.rows, image.rows);
         let columns = grid::of_image(ratio, &shown.columns, image.columns);
-        let different = |places: &[usize]| {
-            let mut places = places.to_vec();
-            places.dedup();
-            places
+        let different = |numbers: &[usize]| {
+            let mut numbers = numbers.to_vec();
+            numbers.dedup();
+            numbers
         };
         let under = Sampling { rows: different(&rows), columns: different(&columns) };
         let values = self.read(&under, image.columns)?;
-        let index_of = |all: &[usize], row: &usize| all.partition_point(|other| other < row);
-        let pixels = rows.iter().flat_map(|row| columns.iter().map(move |column| (row, column)));
-        let index = |(row, column)| {
-            index_of(&under.rows, row) * under.columns.len() + index_of(&under.columns, column)
+        let at = |all: &[usize], number: usize| all.partition_point(|other| *other < number);
+        let value = |row: usize, column: usize| {
+            values[at(&under.rows, row) * under.columns.len() + at(&under.columns, column)]
         };
-        Ok(pixels.map(|pixel| values[index(pixel)]).collect())
+        let of_row = |row: &usize| columns.iter().map(|column| value(*row, *column)).collect();
+        Ok(rows.iter().flat_map(|row| -> Vec<MaskValue> { of_row(row) }).collect())
     }
 }
 

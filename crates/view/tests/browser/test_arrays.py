@@ -1,4 +1,4 @@
-"""The arrays of a sample: targets and further images, alone and side by side, compared with NumPy."""
+"""Targets and further images of a sample, alone and side by side, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from test_page import check_axe
 AT, FINE, COARSE = (12.0, 16.0, 12.0), (24.0, 32.0, 6.0), (6.0, 8.0, 24.0)
 VIEW = "at=12,16,12&bands=8,5,2&mask=&open=beside,display,spectra"
 # The colours of the page's scale.
-VIRIDIS = (
-    "440154 481a6c 472f7d 414487 39568c 31688e 2a788e 23888e 1f988b 22a884 35b779 54c568 7ad151 "
-    "a5db36 d2e21b fde725"
-).split()
+VIRIDIS = """
+440154 481a6c 472f7d 414487 39568c 31688e 2a788e 23888e
+1f988b 22a884 35b779 54c568 7ad151 a5db36 d2e21b fde725
+"""
 
 
 def inner(rows: int, columns: int) -> np.ndarray:
@@ -119,10 +119,10 @@ def view(browser: Browser, arrays: str) -> Iterator[View]:
 
 
 def scaled(values: np.ndarray, low: float | None = None, high: float | None = None) -> np.ndarray:
-    """Colours of a scale in 256 steps, from the 2nd to the 98th percentile or between given ends."""
+    """Colours in 256 steps, from the 2nd to the 98th percentile or between given ends."""
     if low is None or high is None:
         low, high = np.nanpercentile(values.astype(np.float64), [2, 98])
-    colours = np.array([[int(one[at : at + 2], 16) for at in (0, 2, 4)] for one in VIRIDIS])
+    colours = np.array([[int(one[at : at + 2], 16) for at in (0, 2, 4)] for one in VIRIDIS.split()])
     step = np.round(np.clip((values - low) / (high - low), 0, 1) * 255) / 255
     at = np.linspace(0, 1, len(colours))
     picture = np.stack([np.interp(step, at, colours[:, part]) for part in range(3)], -1)
@@ -239,7 +239,12 @@ def test_a_further_image_has_its_own_bands_and_pixels(view: View, small: list[Sc
     ],
 )
 def test_another_array_is_linked_to_the_image(
-    view: View, small: list[Scene], name: str, bands: str, at: tuple[float, float, float], values: np.ndarray
+    view: View,
+    small: list[Scene],
+    name: str,
+    bands: str,
+    at: tuple[float, float, float],
+    values: np.ndarray,
 ) -> None:
     view.cube(0, f"{VIEW}&beside={name}&besidebands={bands}")
     beside(view)
@@ -258,7 +263,10 @@ def test_another_array_is_linked_to_the_image(
     plain = view.crossed(AT, mark)
     view.point(at, there, OTHER)
     until(lambda: f"row {here[0]}, column {here[1]}" in readout(view))
-    for value in [*(values[there][c] for c in channels), *(small[0].packed[here][b] for b in (8, 5, 2))]:
+    for value in [
+        *(values[there][c] for c in channels),
+        *(small[0].packed[here][b] for b in (8, 5, 2)),
+    ]:
         assert f"{float(f'{value:.4g}'):g}" in readout(view)
     until(lambda: bool((np.abs(view.crossed(AT, mark) - plain).max(1) > 8).all()))
     middle = (16.5 * factor, 9.5 * factor)

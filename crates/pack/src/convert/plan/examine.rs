@@ -124,7 +124,9 @@ impl Examiner<'_> {
         let reader = CompanionReader::open(companion, cube)?;
         let (layout, image) = (&self.options.layout, self.options.values.dtype);
         let dtype = reader.dtype(image);
-        let grid = companions::grid(layout, (shape, image.size()), reader.shape(), dtype)
+        let tile = layout.chunk.map(|_| layout.tile(shape, image.size()));
+        let per_shard = Grid::samples_for(shape, image.size(), layout.shard_size);
+        let grid = companions::grid(tile, per_shard, shape, reader.shape(), dtype)
             .map_err(|error| error.at(reader.file()))?;
         let array = PlannedCompanion {
             name: companion.name.clone(),

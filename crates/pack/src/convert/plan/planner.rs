@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use hsipack_format::mask::{self, MAX_LAYERS};
-use hsipack_format::metadata::{CompanionMeaning, MaskMeaning, Role};
+use hsipack_format::metadata::{MaskMeaning, Role};
 use hsipack_format::remedy::current;
-use hsipack_format::{Color, CubeShape, DType, Error, Grid, Opt, Ratio, Result, remedy};
+use hsipack_format::{Color, CubeShape, DType, Error, Grid, Opt, Result, remedy};
 use hsipack_source::CubeInfo;
 use hsipack_store::{Dataset, mirror, threads};
 use serde_json::Value;
@@ -429,55 +429,13 @@ impl<'a> Planner<'a> {
         });
         let others: Vec<_> = packed.chain(planned).collect();
         for companion in companions {
-            let (name, role) = (&companion.name, companion.meaning.role);
-            let same_name = others.iter().filter(|(other, ..)| other == name);
+            let same_name = others.iter().filter(|(other, ..)| *other == companion.name);
             for (_, dtype, shape, meaning) in same_name {
-                let what = self.difference(companion, *dtype, shape.bands, meaning);
-                if let Some([ours, theirs]) = what {
-                    let role = role.words();
-                    return Err(Error::conflict(format!(
-                        "its {role} {name:?} {ours}, but {theirs} in other cubes"
-                    ))
-                    .with_remedy(match ours.contains("channel") {
-                        true => "give every cube a target with the same channels".to_owned(),
-                        false => format!("give every cube a {role} of the same kind"),
-                    }));
-                }
+                let tolerance = self.options.wavelength_tolerance;
+                companion.check_like(*dtype, shape.bands, meaning, tolerance)?;
             }
         }
         Ok(())
-    }
-
-    /// How a companion differs from one of the same name in another cube: its own words, and those of the other.
-    fn difference(
-        &self,
-        companion: &PlannedCompanion,
-        dtype: DType,
-        bands: usize,
-        meaning: &CompanionMeaning,
-    ) -> Option<[String; 2]> {
-        let (role, own_bands) = (companion.meaning.role, companion.grid.shape().bands);
-        if role != meaning.role {
-            return Some([
-                format!("is a {}", role.words()),
-                format!("is a {}", meaning.role.words()),
-            ]);
-        }
-        if own_bands != bands {
-            return Some([format!("has {own_bands} {}s", role.bands()), bands.to_string()]);
-        }
-        if companion.dtype != dtype {
-            return Some([format!("is packed as {}", companion.dtype), format!("as {dtype}")]);
-        }
-        let [own_ratio, ratio] = [companion.meaning.ratio, meaning.ratio];
-        if own_ratio != ratio {
-            let words = |ratio: Ratio| format!("{ratio} times the rows and columns");
-            return Some([format!("has {} of its cube", words(own_ratio)), words(ratio)]);
-        }
-        let (ours, theirs) = (companion.meaning.wavelength.as_ref()?, meaning.wavelength.as_ref()?);
-        let far = |(a, b): (&f64, &f64)| (a - b).abs() > self.options.wavelength_tolerance;
-        let band = ours.iter().zip(theirs).position(far)?;
-        Some([format!("has band {band} at {} nm", ours[band]), format!("at {} nm", theirs[band])])
     }
 
     /// Adds the masks of a cube to those of its stack. `with_ids` says which of them have class ids.
