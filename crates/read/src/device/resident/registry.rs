@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::region::Region;
 use super::residents::{Cube, CubeKey};
+use crate::dataset::Integers;
 
 /// The cubes of a region.
 pub(super) type Cubes = HashMap<CubeKey, Cube>;
@@ -25,12 +26,14 @@ pub(super) struct Owner {
     device: usize,
     /// Path and fingerprint.
     dataset: (std::path::PathBuf, String),
+    /// The form of its images.
+    integers: Integers,
 }
 
 impl Owner {
     pub(super) fn new(device: usize, dataset: &crate::dataset::Dataset) -> Self {
-        let dataset = (dataset.path().to_owned(), dataset.fingerprint().to_owned());
-        Self { process: std::process::id(), device, dataset }
+        let of = (dataset.path().to_owned(), dataset.fingerprint().to_owned());
+        Self { process: std::process::id(), device, integers: dataset.integers(), dataset: of }
     }
 }
 
