@@ -6,13 +6,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use half::f16;
 use hsipack_format::{Command, CubeShape, DType, Error, Result, Sample, remedy};
 use hsipack_source::{Access, CubeInfo, RowBuffer, Source};
 use hsipack_store::{Dataset, Stack};
 
-use crate::convert::ValueOptions;
-use crate::convert::{plan, references};
+use crate::convert::{PackedType, ValueOptions, integers, plan, references};
 
 /// Memory for one read from a source.
 pub(crate) const BUDGET: usize = 64 << 20;
@@ -217,7 +215,7 @@ fn read_sample(stack: &Stack, index: usize, rows: Range<usize>, each: &mut Each)
     let mut values = Vec::new();
     image.each_slab(index, rows, &mut |rows, bytes| {
         for (row, bytes) in rows.zip(bytes.chunks_exact(row_bytes)) {
-            decode(bytes, dtype, &mut values);
+            integers::read(bytes, dtype, &mut values);
             values.iter_mut().for_each(|value| *value = scaling.physical(*value));
             each(row, 0, &values)?;
         }
@@ -225,28 +223,16 @@ fn read_sample(stack: &Stack, index: usize, rows: Range<usize>, each: &mut Each)
     })
 }
 
-/// The type of a stack's images, float16 or float32.
+/// The type of a stack's images: float16, float32, or that of integers.
 ///
 /// # Errors
 /// If it is another type.
 pub(crate) fn image_type(stack: &Stack) -> Result<DType> {
     match stack.image.meta().dtype {
-        dtype @ (DType::F16 | DType::F32) => Ok(dtype),
+        dtype if PackedType::of(dtype).is_some() => Ok(dtype),
         other => Err(Error::unsupported(format!("the image array has the type {other}"))
             .at(stack.image.folder())
             .with_remedy(remedy!["pack the cubes with ", Command::Convert])),
-    }
-}
-
-/// Decodes little-endian float16 or float32 values into `values`, replacing its content.
-pub(crate) fn decode(bytes: &[u8], dtype: DType, values: &mut Vec<f64>) {
-    values.clear();
-    if dtype == DType::F16 {
-        let (halves, _) = bytes.as_chunks::<2>();
-        values.extend(halves.iter().map(|half| f16::from_le_bytes(*half).to_f64()));
-    } else {
-        let (singles, _) = bytes.as_chunks::<4>();
-        values.extend(singles.iter().map(|single| f64::from(f32::from_le_bytes(*single))));
     }
 }
 

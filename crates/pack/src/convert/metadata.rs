@@ -4,7 +4,7 @@
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::geo::cf;
 use hsipack_format::metadata::{
-    BandNotes, FWHM, IMAGE, MaskMeaning, Role, Root, SAMPLES, SPLIT_STATS, WAVELENGTH,
+    BandNotes, FILL_VALUE, FWHM, IMAGE, MaskMeaning, Role, Root, SAMPLES, SPLIT_STATS, WAVELENGTH,
 };
 use hsipack_format::samples::index::SAMPLES_INDEX;
 use hsipack_format::samples::{Sample, Samples, Written};
@@ -240,16 +240,25 @@ fn image_meta(
     if stack.scale != 1.0 {
         attributes.insert("scale_factor".into(), json!(stack.scale));
     }
+    if stack.offset != 0.0 {
+        attributes.insert("add_offset".into(), json!(stack.offset));
+    }
+    if let Some(missing) = stack.missing {
+        attributes.insert(FILL_VALUE.into(), json!(missing));
+    }
     attributes.insert(OWN.into(), Value::Object(own));
     let bands = shape.bands as u64;
     let axes = |lengths: [u64; 3]| vec![lengths[0], lengths[1], lengths[2], bands];
     ArrayMeta {
         shape: axes([len as u64, shape.rows as u64, shape.columns as u64]),
-        dtype: values.dtype,
+        dtype: values.dtype(),
         file_shape: axes(file_shape(&stack.grid)),
         chunk_shape: Some(axes(chunk_shape(&stack.grid))),
         codecs: ChunkCodecs { compression: Some(stack.codec), checksum: true },
-        fill_value: json!("NaN"),
+        fill_value: match values.dtype().is_float() {
+            true => json!("NaN"),
+            false => json!(stack.missing.unwrap_or(0)),
+        },
         dimension_names: names(&["sample", "y", "x", "band"]),
         attributes,
     }

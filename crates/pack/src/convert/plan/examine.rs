@@ -121,7 +121,7 @@ impl Examiner<'_> {
         shape: CubeShape,
     ) -> Result<ExaminedCompanion> {
         let reader = CompanionReader::open(companion, cube)?;
-        let (layout, image) = (&self.options.layout, self.options.values.dtype);
+        let (layout, image) = (&self.options.layout, self.options.values.dtype());
         let dtype = reader.dtype(image);
         let grid = companions::grid(layout, (shape, image.size()), reader.shape(), dtype)
             .map_err(|error| error.at(reader.file()))?;
@@ -169,7 +169,7 @@ impl Examiner<'_> {
             class_colors.truncate((greatest as usize).saturating_add(1));
         }
         let layout = &self.options.layout;
-        let size = self.options.values.dtype.size();
+        let size = self.options.values.dtype().size();
         let flat = CubeShape { bands: 1, ..shape };
         let tile = match layout.chunk {
             Some(_) => layout.tile(shape, size),
