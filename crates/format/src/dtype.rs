@@ -52,6 +52,22 @@ impl DType {
         matches!(self, DType::F16 | DType::F32 | DType::F64)
     }
 
+    /// The integers that the type holds, as far as 64-bit signed numbers go; `None` for floats.
+    pub const fn integers(self) -> Option<(i64, i64)> {
+        match self {
+            DType::Bool => Some((0, 1)),
+            DType::U8 => Some((0, u8::MAX as i64)),
+            DType::I8 => Some((i8::MIN as i64, i8::MAX as i64)),
+            DType::U16 => Some((0, u16::MAX as i64)),
+            DType::I16 => Some((i16::MIN as i64, i16::MAX as i64)),
+            DType::U32 => Some((0, u32::MAX as i64)),
+            DType::I32 => Some((i32::MIN as i64, i32::MAX as i64)),
+            DType::U64 => Some((0, i64::MAX)),
+            DType::I64 => Some((i64::MIN, i64::MAX)),
+            DType::F16 | DType::F32 | DType::F64 => None,
+        }
+    }
+
     /// The name that Zarr v3 and NumPy use, e.g. `float16`.
     pub const fn name(self) -> &'static str {
         match self {

@@ -30,6 +30,8 @@ pub const CONTINUES: &str = "continues";
 /// The key that says what an array is to the samples, if it is neither the image nor a mask.
 const ROLE: &str = "role";
 const RATIO: &str = "ratio";
+/// CF's attribute for the integer that marks missing values.
+pub const FILL_VALUE: &str = "_FillValue";
 /// The key of per-band statistics.
 pub const STATS: &str = "stats";
 const GOOD_BANDS: &str = "good_bands";
@@ -53,16 +55,21 @@ pub const ADDED_COMPANIONS: &str = "added_companions";
 pub struct Scaling {
     /// Stored values are multiplied by this (`scale_factor`).
     pub factor: f64,
-    /// This is added afterwards (`add_offset`, which other libraries write).
+    /// This is added afterwards (`add_offset`). Packed floats have none.
     pub offset: f64,
+    /// The stored integer that marks missing values (`_FillValue`). Floats have NaN instead.
+    pub missing: Option<f64>,
 }
 
 impl Scaling {
     /// Stored values are the physical values.
-    pub const NONE: Self = Self { factor: 1.0, offset: 0.0 };
+    pub const NONE: Self = Self { factor: 1.0, offset: 0.0, missing: None };
 
-    /// The physical value of a stored value.
+    /// The physical value of a stored value; NaN if it marks a missing value.
     pub fn physical(self, stored: f64) -> f64 {
+        if self.missing == Some(stored) {
+            return f64::NAN;
+        }
         let scaled = stored * self.factor;
         // Adding 0 would turn -0 into +0.
         if self.offset == 0.0 { scaled } else { scaled + self.offset }
@@ -249,13 +256,21 @@ impl ArrayMeta {
         self.attributes.get(OWN)?.as_object()
     }
 
-    /// How stored values are converted to physical values: CF's `scale_factor` and `add_offset`.
+    /// How stored values are converted to physical values: CF's `scale_factor`, `add_offset` and, for integers, `_FillValue`.
     pub fn scaling(&self) -> Scaling {
         let number = |key: &str| self.attributes.get(key).and_then(Value::as_f64);
         Scaling {
             factor: number("scale_factor").unwrap_or(Scaling::NONE.factor),
             offset: number("add_offset").unwrap_or(Scaling::NONE.offset),
+            missing: self.missing().map(|missing| missing as f64),
         }
+    }
+
+    /// The stored integer that marks missing values (`_FillValue`); `None` for floats, and if no value is missing.
+    pub fn missing(&self) -> Option<i64> {
+        let (least, greatest) = self.dtype.integers()?;
+        let missing = self.attributes.get(FILL_VALUE)?.as_i64()?;
+        (least..=greatest).contains(&missing).then_some(missing)
     }
 
     /// The notes of an image array about its bands.
@@ -341,7 +356,7 @@ impl ArrayMeta {
         let largest = match self.dtype {
             DType::F16 => f64::from(half::f16::MAX),
             DType::F32 => f64::from(f32::MAX),
-            _ => 1.0,
+            integers => integers.integers().map_or(1.0, |(_, greatest)| greatest as f64),
         };
         if let Some(factor) = number("scale_factor")?
             && !(factor.is_normal() && (factor * largest).is_finite())
@@ -352,6 +367,15 @@ impl ArrayMeta {
             )));
         }
         number("add_offset")?;
+        if let (Some((least, greatest)), Some(missing)) =
+            (self.dtype.integers(), self.attributes.get(FILL_VALUE))
+            && self.missing().is_none()
+        {
+            return Err(Error::malformed(format!(
+                "{FILL_VALUE} is {missing}; {} has the integers {least} to {greatest}",
+                self.dtype
+            )));
+        }
         let bits = self.own().and_then(|attributes| attributes.get(KEEP_BITS));
         let mantissa = if self.dtype == DType::F16 { 10 } else { 23 };
         match bits {
@@ -426,6 +450,7 @@ impl ArrayMeta {
             DType::U16 => Ok((value as u16).to_le_bytes().to_vec()),
             DType::U32 => Ok((value as u32).to_le_bytes().to_vec()),
             DType::U64 => Ok((value as u64).to_le_bytes().to_vec()),
+            DType::I16 => Ok((value as i16).to_le_bytes().to_vec()),
             other => Err(Error::unsupported(format!("chunks of {other} that were never written"))),
         }
     }

@@ -54,6 +54,20 @@ impl BandStatistics {
     }
 }
 
+impl BandStatistics {
+    /// The statistics of the values × `factor` + `offset`.
+    #[must_use]
+    pub fn scaled(mut self, factor: f64, offset: f64) -> Self {
+        let all = [&mut self.min, &mut self.max, &mut self.mean];
+        all.into_iter().flatten().for_each(|value| *value = *value * factor + offset);
+        self.std.iter_mut().for_each(|std| *std *= factor.abs());
+        if factor < 0.0 {
+            std::mem::swap(&mut self.min, &mut self.max);
+        }
+        self
+    }
+}
+
 /// The list `key` in a group of statistics, with one value for each of `bands` bands.
 ///
 /// # Errors

@@ -6,8 +6,8 @@ use hsipack_format::{Error, Result, Sample};
 use hsipack_store::Dataset;
 use serde::Serialize;
 
+use crate::convert::integers;
 use crate::fingerprint::fingerprint;
-use crate::physical::decode;
 use crate::validate::recipe;
 use crate::validate::reproduction::{Memory, Reproduction};
 
@@ -85,7 +85,7 @@ pub fn of_sample(
         both.transform.apply_f64(block.rows, block.start, scratch, &mut |_, values| {
             for spectrum in values.chunks_exact(width) {
                 let bytes = stored.next().expect("as many pixels are packed");
-                decode(bytes, dtype, &mut packed);
+                integers::read(bytes, dtype, &mut packed);
                 packed.iter_mut().for_each(|value| *value = scaling.physical(*value));
                 let given = |band: usize| scaling.physical(spectrum[band]);
                 for (band, sums) in bands.iter_mut().enumerate() {

@@ -6,14 +6,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use half::f16;
 use hsipack_format::{Command, CubeShape, DType, Error, Result, Sample, remedy};
 use hsipack_source::{Access, CubeInfo, RowBuffer, Source};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
 
-use crate::convert::ValueOptions;
-use crate::convert::{plan, references};
+use crate::convert::{PackedType, ValueOptions, integers, plan, references};
 
 /// Memory for one read from a source.
 pub(crate) const BUDGET: usize = 64 << 20;
@@ -81,7 +79,7 @@ impl<'a> Cube<'a> {
     /// # Errors
     /// If it is not of a type that datasets hold.
     pub fn of_companion(array: &'a ChunkArray, index: usize) -> Result<Self> {
-        let dtype = float_type(array)?;
+        let dtype = packed_type(array)?;
         Ok(Self {
             shape: array.shape(),
             format: format!("packed, {dtype}"),
@@ -237,7 +235,7 @@ fn read_packed(
     let mut values = Vec::new();
     array.each_slab(index, rows, &mut |rows, bytes| {
         for (row, bytes) in rows.zip(bytes.chunks_exact(row_bytes)) {
-            decode(bytes, dtype, &mut values);
+            integers::read(bytes, dtype, &mut values);
             values.iter_mut().for_each(|value| *value = scaling.physical(*value));
             each(row, 0, &values)?;
         }
@@ -245,38 +243,26 @@ fn read_packed(
     })
 }
 
-/// The type of a stack's images, float16 or float32.
+/// The type of a stack's images: float16, float32, or that of integers.
 ///
 /// # Errors
 /// If it is another type.
 pub(crate) fn image_type(stack: &Stack) -> Result<DType> {
-    float_type(&stack.image)
+    packed_type(&stack.image)
 }
 
-/// The type of an array's values, float16 or float32.
+/// The type of an array's values: float16, float32, or that of integers.
 ///
 /// # Errors
 /// If it is another type.
-fn float_type(array: &ChunkArray) -> Result<DType> {
+fn packed_type(array: &ChunkArray) -> Result<DType> {
     match array.meta().dtype {
-        dtype @ (DType::F16 | DType::F32) => Ok(dtype),
+        dtype if PackedType::of(dtype).is_some() => Ok(dtype),
         other => {
             Err(Error::unsupported(format!("the {} array has the type {other}", array.name()))
                 .at(array.folder())
                 .with_remedy(remedy!["pack the cubes with ", Command::Convert]))
         }
-    }
-}
-
-/// Decodes little-endian float16 or float32 values into `values`, replacing its content.
-pub(crate) fn decode(bytes: &[u8], dtype: DType, values: &mut Vec<f64>) {
-    values.clear();
-    if dtype == DType::F16 {
-        let (halves, _) = bytes.as_chunks::<2>();
-        values.extend(halves.iter().map(|half| f16::from_le_bytes(*half).to_f64()));
-    } else {
-        let (singles, _) = bytes.as_chunks::<4>();
-        values.extend(singles.iter().map(|single| f64::from(f32::from_le_bytes(*single))));
     }
 }
 

@@ -374,6 +374,7 @@ impl Mender<'_> {
             grid: *array.grid(),
             codec: recipe::codec(array),
             dtype: array.meta().dtype,
+            missing: array.meta().missing(),
             turn: Mutex::new(()),
         };
         let slab = array.grid().tile().rows;

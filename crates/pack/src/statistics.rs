@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
+use hsipack_format::metadata::Scaling;
 use hsipack_format::{DType, Error, Result};
 use hsipack_store::{Dataset, threads};
 
+use crate::convert::integers;
 use crate::convert::stats::{BandStats, Gatherer, all_finite};
 use crate::physical::image_type;
 use crate::progress::Progress;
@@ -153,7 +155,7 @@ fn read(
     for (index, rows) in &piece.parts {
         image.each_slab(*index, rows.clone(), &mut |_, bytes| {
             progress.check()?;
-            let finite = values.decode(bytes, dtype);
+            let finite = values.decode(bytes, dtype, image.meta().missing());
             gatherer.add_packed(&values.singles, finite);
             all.merge(&gatherer.take());
             progress.bytes_in.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -167,20 +169,28 @@ fn read(
 #[derive(Default)]
 struct Values {
     halves: Vec<f16>,
+    doubles: Vec<f64>,
     singles: Vec<f32>,
 }
 
 impl Values {
-    /// Decodes little-endian float16 or float32 values into `singles`, replacing its content. Returns whether all are
-    /// finite.
-    fn decode(&mut self, bytes: &[u8], dtype: DType) -> bool {
-        let Self { halves, singles } = self;
+    /// Decodes stored values into `singles`, replacing its content. Integers equal to `missing` become NaN. Returns whether all
+    /// are finite.
+    fn decode(&mut self, bytes: &[u8], dtype: DType, missing: Option<i64>) -> bool {
+        let Self { halves, doubles, singles } = self;
         if dtype == DType::F16 {
             halves.clear();
             halves.extend(bytes.as_chunks().0.iter().map(|half| f16::from_le_bytes(*half)));
             singles.resize(halves.len(), 0.0);
             halves.convert_to_f32_slice(singles);
             all_finite(halves)
+        } else if !dtype.is_float() {
+            integers::read(bytes, dtype, doubles);
+            let scaling =
+                Scaling { missing: missing.map(|missing| missing as f64), ..Scaling::NONE };
+            singles.clear();
+            singles.extend(doubles.iter().map(|number| scaling.physical(*number) as f32));
+            singles.iter().all(|value| value.is_finite())
         } else {
             singles.clear();
             singles.extend(bytes.as_chunks().0.iter().map(|single| f32::from_le_bytes(*single)));

@@ -13,7 +13,9 @@ use hsipack_format::samples::{Condition, RESERVED_KEYS};
 use hsipack_measure::machine;
 use hsipack_read::plan::Window;
 use hsipack_read::store::StoreKind;
-use hsipack_read::{BandStatistics, Boxes, NewIds, OfProcess, OpenOptions, Result, Verify};
+use hsipack_read::{
+    BandStatistics, Boxes, FloatType, Integers, NewIds, OfProcess, OpenOptions, Result, Verify,
+};
 use hsipack_store::local_cache::LocalCache;
 use hsipack_store::remote::set_options;
 use hsipack_store::threads;
@@ -405,6 +407,7 @@ fn pixels_of((rows, columns): Part, shape: CubeShape) -> (Range<usize>, Range<us
 }
 
 fn describe(dataset: &hsipack_read::Dataset, number: usize) -> Value {
+    let dataset = &dataset.clone().with_integers(Integers::Stored);
     let stack = &dataset.stacks()[number];
     let shape = stack.image.shape();
     let figures = |stats: BandStatistics| {
@@ -456,6 +459,7 @@ fn describe(dataset: &hsipack_read::Dataset, number: usize) -> Value {
         "fwhm": stack.fwhm,
         "scale_factor": dataset.scale_factor(number),
         "add_offset": dataset.add_offset(number),
+        "fill_value": stack.image.meta().missing(),
         "stats": stats,
         "split_stats": split_stats,
         "good_bands": dataset.good_bands(number),
@@ -482,6 +486,7 @@ impl Reading {
 
     fn one(&self, dataset: &hsipack_read::Dataset, sample: usize, host: &Host) -> Result<Read> {
         let number = dataset.stack_of(sample)?;
+        let dataset = &dataset.clone().with_integers(self.integers());
         let shape = dataset.stacks()[number].image.shape();
         let (rows, columns) = pixels_of(self.part, shape);
         let stored =
@@ -506,6 +511,18 @@ impl Reading {
         Ok((image, masks.chain(targets).chain(images).collect::<Result<_>>()?))
     }
 
+    /// The form of images that are stored as integers.
+    fn integers(&self) -> Integers {
+        match (self.physical, self.dtype.as_deref()) {
+            // Computed below, in double precision.
+            (true, Some("float64")) => Integers::Numbers(FloatType::F32),
+            (true, Some("float16")) => Integers::Physical(FloatType::F16),
+            (true, _) => Integers::Physical(FloatType::F32),
+            (false, None) => Integers::Stored,
+            (false, Some(_)) => Integers::Numbers(FloatType::F32),
+        }
+    }
+
     fn image(
         &self,
         host: &Host,
@@ -516,14 +533,15 @@ impl Reading {
         let mut stored = one_sample(stored, &[])?;
         let (nan, normalized) = (self.nan, Normalized::Not);
         let mut recipe = ImageConversion { physical: Vec::new(), normalized, nan: None, element };
-        if self.physical {
+        if self.physical && factor_and_offset != [1.0, 0.0] {
             if element == ElementType::F64 && stored.element() != element {
                 // Double-precision physical values are computed in double precision.
                 stored = host.image(&stored, &recipe)?.permuted(&[0, 2, 3, 1]);
             }
             recipe.physical = vec![factor_and_offset];
         }
-        recipe.nan = nan;
+        // Integers have no NaN.
+        recipe.nan = nan.filter(|_| stored.element().is_float());
         first(&host.image(&stored, &recipe)?)
     }
 

@@ -9,7 +9,7 @@ use hsipack_augment::{Device, kernels};
 use hsipack_measure::diagnose::Facts;
 use hsipack_read::plan::{Crop, Item, Plan, Share, State, Window};
 use hsipack_read::{
-    CacheChoice, CacheKind, DeviceBatch, DeviceLoader, Error, KeptChunks, LoaderOptions,
+    CacheChoice, CacheKind, DeviceBatch, DeviceLoader, Error, Integers, KeptChunks, LoaderOptions,
     LoaderStats, Member, MemoryReport, Monitor, OfProcess, PreparedDeviceLoader, PreparedLoader,
     Result, Statistics, Workload,
 };
@@ -406,8 +406,14 @@ impl Loader {
         let mut of_all = None;
         for (dataset, settings) in &datasets {
             let mut settings = Settings::of(settings)?;
-            members.push((dataset.get().get(py)?, std::mem::take(&mut settings.loader)));
-            of_all.get_or_insert(settings);
+            let mut options = std::mem::take(&mut settings.loader);
+            let device = &of_all.get_or_insert(settings).device;
+            let form = match device.physical {
+                true => Integers::default(),
+                false => Integers::Stored,
+            };
+            options.integers = device.integers(form);
+            members.push((dataset.get().get(py)?, options));
         }
         let of_all = of_all.unwrap_or_default();
         let (pipeline, library) = (of_all.pipeline().or_raise(py)?, of_all.library());

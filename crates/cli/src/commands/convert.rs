@@ -215,6 +215,9 @@ pub fn print(report: &Report) {
         output::bytes(report.stored_bytes),
         report.ratio
     );
+    if report.dtype.contains("int") {
+        say!("  {} as in the inputs, bit for bit", report.dtype);
+    }
     if let Some(bits) = report.keep_bits {
         say!("  {bits} mantissa bits kept");
     }

@@ -58,7 +58,7 @@ Keys of --json (null where unknown; wavelengths in nm, sizes in bytes, bands cou
   dataset:  kind path layout samples stacks stored_bytes uncompressed_bytes ratio splits groups labels
             geo[]{crs,pixel_size,unit,samples} boxes{boxes,samples,labels} (if there are any) columns created_by created command appends
             earlier[]{samples,fingerprint} fingerprint
-  stacks[]: name samples shape dtype scale_factor add_offset keep_bits chunk band_group chunk_bytes shards samples_per_shard
+  stacks[]: name samples shape dtype scale_factor add_offset fill_value keep_bits chunk band_group chunk_bytes shards samples_per_shard
             codec{name,level,shuffle,checksum} stored_bytes uncompressed_bytes wavelengths bad_bands
             values quantisation{band,wavelength_nm,max_rel,mean_rel,max_abs,max_abs_band,
             max_abs_wavelength_nm}
@@ -372,6 +372,9 @@ fn print_stack(stack: &StackReport) {
     }
     if stack.add_offset != 0.0 {
         line("add offset", format!("{} (added last)", stack.add_offset));
+    }
+    if let Some(number) = stack.fill_value {
+        line("fill value", format!("{number} (missing values)"));
     }
     if let Some(bits) = stack.keep_bits {
         let all = if stack.dtype == "float32" { 23 } else { 10 };

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use hsipack_format::{Command, Compressor, DType, Opt, remedy};
-use hsipack_pack::convert::{self, ConvertOptions, Scale, plan};
+use hsipack_pack::convert::{self, ConvertOptions, PackedType, Scale, plan};
 use hsipack_pack::progress::Progress;
-use hsipack_read::Dataset;
+use hsipack_read::{Dataset, FloatType, Integers};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{is_packed, mirror, threads};
 use serde::{Deserialize, Serialize};
@@ -264,7 +264,7 @@ impl Make<'_> {
         // Needed only to read files of any format. It is removed before the others are packed.
         let read = self.folder.join("read");
         let mut options = ConvertOptions::new(vec![path.to_owned()], &read);
-        options.values.dtype = DType::F32;
+        options.values.dtype = PackedType::F32;
         (options.layout.codec, options.layout.level) = (Compressor::Lz4, 1);
         let _inputs = mirror::session();
         let planned = plan::plan(&options, None, &self.progress.stop);
@@ -294,6 +294,7 @@ impl Make<'_> {
     /// Writes samples as float32 files.
     fn unpack(&self, dataset: &Dataset, shape: CubeSize, ids: &[usize]) -> Result<()> {
         (self.tell)(&format!("writing {} cubes as float32 files", ids.len()));
+        let dataset = dataset.clone().with_integers(Integers::Physical(FloatType::F32));
         for (number, id) in ids.iter().enumerate() {
             self.check_stop()?;
             let cube = dataset.sample(*id)?;
@@ -314,7 +315,7 @@ impl Make<'_> {
         half: Option<PathBuf>,
     ) -> Result<Data> {
         let original = self.original();
-        let pack = |name: &str, dtype: DType, wanted: bool, existing: Option<PathBuf>| {
+        let pack = |name: &str, dtype: PackedType, wanted: bool, existing: Option<PathBuf>| {
             let output = self.folder.join(name);
             match existing {
                 Some(path) => return Ok(path),
@@ -324,19 +325,19 @@ impl Make<'_> {
             let inputs = vec![original.display().to_string()];
             let mut options = ConvertOptions::new(inputs, &output);
             options.values.dtype = dtype;
-            if dtype == DType::F32 {
+            if dtype == PackedType::F32 {
                 (self.tell)("finding the codec that decompresses these cubes fastest");
                 let stop = &self.progress.stop;
                 options.layout = codec::fastest(&original, cubes, shape, self.threads, stop)?;
             }
             options.values.axes = Some("yxb".to_owned());
             // A power of two, so that cubes of any range fit float16.
-            options.values.scale = if dtype == DType::F16 { Scale::Auto } else { Scale::None };
+            options.values.scale = if dtype == PackedType::F16 { Scale::Auto } else { Scale::None };
             (self.tell)(&format!("packing {cubes} cubes as {}", dtype.name()));
             convert::convert(&options, self.progress, &|_| {}).map(|_| output)
         };
-        let blosc = pack("blosc", DType::F32, self.needed.blosc, blosc)?;
-        let half = pack("half", DType::F16, self.needed.half, half)?;
+        let blosc = pack("blosc", PackedType::F32, self.needed.blosc, blosc)?;
+        let half = pack("half", PackedType::F16, self.needed.half, half)?;
         let bytes = [&original, &blosc, &half].map(|path| machine::stored_bytes(path));
         let of = |wanted: bool, path| if wanted { codec_of(path) } else { Ok(None) };
         let codecs = [None, of(self.needed.blosc, &blosc)?, of(self.needed.half, &half)?];

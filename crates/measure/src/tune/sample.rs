@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use hsipack_format::{Command, CubeShape, DType, ErrorKind, Opt, Samples, Tile};
+use hsipack_format::{Command, CubeShape, DType, ErrorKind, Opt, Tile};
 use hsipack_pack::convert::{ConvertOptions, plan};
+use hsipack_pack::physical;
 use hsipack_pack::precision::{self, Budget};
 use hsipack_store::dataset::RowScratch;
 use hsipack_store::{Dataset, Stack, is_packed, mirror};
@@ -180,7 +181,7 @@ impl Sample {
             }
             let id = number * all.len() / cubes;
             let stack = &dataset.stacks()[all.stack(id)];
-            pieces.push(rows_of(stack, all, id, options.sample_bytes() / VALUE / cubes)?);
+            pieces.push(rows_of(dataset, stack, id, options.sample_bytes() / VALUE / cubes)?);
         }
         if pieces.is_empty() {
             return Err(Error::malformed("the dataset has no cubes").at(dataset.path()));
@@ -240,8 +241,8 @@ impl Sample {
 }
 
 /// Rows from the middle of a packed cube with about `values` values.
-fn rows_of(stack: &Stack, samples: &Samples, id: usize, values: usize) -> Result<Piece> {
-    let image = &stack.image;
+fn rows_of(dataset: &Dataset, stack: &Stack, id: usize, values: usize) -> Result<Piece> {
+    let (image, samples) = (&stack.image, dataset.samples());
     let shape = image.shape();
     let count = (values / shape.row_values()).clamp(1, shape.rows);
     let start = (shape.rows - count) / 2;
@@ -251,7 +252,18 @@ fn rows_of(stack: &Stack, samples: &Samples, id: usize, values: usize) -> Result
     image.read_rows(samples.index(id), rows.clone(), &mut RowScratch::default(), &mut bytes)?;
     let mut values = vec![0.0; count * shape.row_values()];
     let mut packed = vec![f16::ZERO; values.len()];
-    if image.meta().dtype == DType::F32 {
+    if !image.meta().dtype.is_float() {
+        // The physical values of integers, as loaders deliver them.
+        values.clear();
+        physical::Cube::of_sample(dataset, &samples.get(id)?)?.read_rows(
+            rows.clone(),
+            &mut |_, _, physical| {
+                values.extend(physical.iter().map(|value| *value as f32));
+                Ok(())
+            },
+        )?;
+        packed.convert_from_f32_slice(&values);
+    } else if image.meta().dtype == DType::F32 {
         bytemuck::cast_slice_mut(&mut values).copy_from_slice(&bytes);
         packed.convert_from_f32_slice(&values);
     } else {

@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(typed.layout.chunk, Some(ChunkShape { rows: 64, columns: Some(32) }));
         assert_eq!((typed.layout.codec, typed.layout.shard_size), (Compressor::Zstd, 4000));
         assert_eq!(typed.values.bands, BandSelection::Numbers(vec![3, 0, 1, 2]));
-        assert_eq!((typed.values.dtype, typed.values.keep_bits), (DType::F32, KeepBits::Bits(7)));
+        assert_eq!((typed.values.dtype(), typed.values.keep_bits), (DType::F32, KeepBits::Bits(7)));
         assert_eq!(typed.values.scale, Scale::Factor(0.5));
         assert_eq!(typed.values.fill, Fill::Value(-1.0));
         assert_eq!((&typed.values.white, typed.threads), (&Some(Reference::Auto), 3));

@@ -136,7 +136,8 @@ fn dtype_of(role: Role, info: &CubeInfo, is_computed: bool, image: DType) -> DTy
     match info.dtype {
         DType::Bool | DType::U8 | DType::I8 if is_stored => DType::F16,
         DType::U16 | DType::I16 if is_stored => DType::F32,
-        _ => image,
+        _ if image.is_float() => image,
+        _ => DType::F16,
     }
 }
 
@@ -324,6 +325,6 @@ impl CompanionReader {
                 .with_remedy("restore the file that was packed"));
         }
         let (source, transform) = self.into_values(dtype);
-        Ok(OpenCube { source, transform, grid, codec, dtype, turn: Mutex::new(()) })
+        Ok(OpenCube { source, transform, grid, codec, dtype, missing: None, turn: Mutex::new(()) })
     }
 }

@@ -104,7 +104,7 @@ fn dry_run_here(options: &ConvertOptions) -> Result<Estimate> {
         let (from, to): (u64, u64) =
             (own().map(|slab| slab.raw).sum(), own().map(|slab| slab.small).sum());
         let bytes = (stack.grid.shape().values()
-            * options.values.dtype.size()
+            * options.values.dtype().size()
             * stack.samples.len()) as u64;
         packed += bytes;
         stored += bytes as f64 * to as f64 / from.max(1) as f64;
@@ -185,14 +185,15 @@ fn try_slab(
         transform: sample.transform(&options.values, stack.scale)?,
         grid: stack.grid,
         codec: stack.codec,
-        dtype: options.values.dtype,
+        dtype: options.values.dtype(),
+        missing: stack.missing,
         turn: Mutex::new(()),
     };
     let tile = stack.grid.tile().rows;
     let start = stack.grid.down() / 2 * tile;
     let rows = start..stack.grid.shape().rows.min(start + tile);
     encoder.read(&cube, rows.clone(), None)?;
-    let bytes = rows.len() * stack.grid.shape().row_values() * options.values.dtype.size();
+    let bytes = rows.len() * stack.grid.shape().row_values() * options.values.dtype().size();
     let encoded = encoder.encode(&cube, rows, Encoded::default())?;
     Ok((bytes as u64, encoded.data.len() as u64))
 }

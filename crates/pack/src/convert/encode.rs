@@ -10,6 +10,7 @@ use hsipack_source::{RowBuffer, Source};
 use hsipack_store::{codec, memory};
 
 use super::cast;
+use super::integers;
 use super::masks::MaskReader;
 use super::place::Place;
 use super::stats::{self, BandStats, Gatherer};
@@ -26,8 +27,10 @@ pub struct OpenCube {
     pub grid: Grid,
     /// How to compress them.
     pub codec: Codec,
-    /// float16 or float32.
+    /// float16 or float32, or that of the integers that are kept.
     pub dtype: DType,
+    /// The integer that stands for missing values, if integers are kept.
+    pub missing: Option<i64>,
     /// Locked while rows are read from a source that must be read in order.
     pub turn: Mutex<()>,
 }
@@ -78,6 +81,8 @@ pub struct Encoder {
 enum Slab {
     Half(Vec<f16>),
     Single(Vec<f32>),
+    /// Integers, with the four bytes that fill pixels beyond the image.
+    Integers(Vec<u8>, [u8; 4]),
 }
 
 impl Slab {
@@ -85,11 +90,14 @@ impl Slab {
     ///
     /// # Errors
     /// If the memory cannot be allocated.
-    fn reset(&mut self, dtype: DType, values: usize) -> Result<()> {
-        match (&*self, dtype) {
+    fn reset(&mut self, dtype: DType, missing: Option<i64>, values: usize) -> Result<()> {
+        let fill = integers::fill(dtype, missing.unwrap_or(0));
+        match (&mut *self, dtype) {
             (Slab::Half(_), DType::F16) | (Slab::Single(_), DType::F32) => {}
             (_, DType::F16) => *self = Slab::Half(Vec::new()),
-            _ => *self = Slab::Single(Vec::new()),
+            (_, DType::F32) => *self = Slab::Single(Vec::new()),
+            (Slab::Integers(_, old), _) => *old = fill,
+            _ => *self = Slab::Integers(Vec::new(), fill),
         }
         let what = "a row of chunks";
         match self {
@@ -101,15 +109,25 @@ impl Slab {
                 memory::room(slab, values, what)?;
                 slab.resize(values, f32::NAN);
             }
+            Slab::Integers(slab, _) => {
+                let bytes = values * dtype.size();
+                memory::room(slab, bytes, what)?;
+                slab.resize(bytes, 0);
+            }
         }
         Ok(())
     }
 
-    /// Fills the slab with NaN from value `start` on: in the last slab, these rows are beyond the image.
-    fn fill_from(&mut self, start: usize) {
+    /// Fills the slab from value `start` on with what stands for missing values: in the last slab, these rows are beyond the
+    /// image.
+    fn fill_from(&mut self, start: usize, dtype: DType) {
         match self {
             Slab::Half(slab) => slab[start..].fill(f16::NAN),
             Slab::Single(slab) => slab[start..].fill(f32::NAN),
+            Slab::Integers(slab, fill) => {
+                let beyond = &mut slab[start * dtype.size()..];
+                beyond.iter_mut().zip(fill.iter().cycle()).for_each(|(byte, fill)| *byte = *fill);
+            }
         }
     }
 
@@ -117,6 +135,7 @@ impl Slab {
         match self {
             Slab::Half(slab) => bytemuck::cast_slice(slab),
             Slab::Single(slab) => bytemuck::cast_slice(slab),
+            Slab::Integers(slab, _) => slab,
         }
     }
 }
@@ -201,7 +220,7 @@ impl Encoder {
     ) -> Result<BandStats> {
         let shape = cube.grid.shape();
         let bands = shape.bands;
-        self.slab.reset(cube.dtype, cube.grid.tile().rows * shape.row_values())?;
+        self.slab.reset(cube.dtype, cube.missing, cube.grid.tile().rows * shape.row_values())?;
         if self.gatherer.as_ref().is_none_or(|(count, _)| *count != bands) {
             self.gatherer = Some((bands, Gatherer::new(bands)));
         }
@@ -237,11 +256,18 @@ impl Encoder {
                     // Sums of float32 values need the slower path, which uses double precision.
                     gatherer.add(values, packed, false);
                 }
+                Slab::Integers(slab, _) => {
+                    let size = cube.dtype.size();
+                    let packed = &mut slab[done * size..(done + values.len()) * size];
+                    integers::write(values, cube.dtype, cube.missing, packed)
+                        .map_err(|at| cube.refuse_integer(place, at, values[at]))?;
+                    gatherer.add(values, values, values.iter().all(|value| value.is_finite()));
+                }
             }
             done += values.len();
             Ok(())
         })?;
-        slab.fill_from(done);
+        slab.fill_from(done, cube.dtype);
         Ok(gatherer.take())
     }
 
@@ -258,7 +284,11 @@ impl Encoder {
             columns: shape.columns,
             bands: shape.bands,
             element: cube.dtype.size(),
-            fill: NAN_PIXEL[cube.dtype.size() / 4],
+            fill: match cube.dtype {
+                DType::F16 => NAN_PIXEL[0],
+                DType::F32 => NAN_PIXEL[1],
+                integers => integers::fill(integers, cube.missing.unwrap_or(0)),
+            },
         };
         for chunk in 0..grid.chunks_per_row() {
             strip.cut(grid, chunk, &mut self.tile);
@@ -272,8 +302,8 @@ impl Encoder {
     /// # Errors
     /// If memory cannot be allocated.
     pub fn encode_nan(&mut self, grid: &Grid, codec: &Codec, dtype: DType) -> Result<Encoded> {
-        self.slab.reset(dtype, grid.chunk_values())?;
-        self.slab.fill_from(0);
+        self.slab.reset(dtype, None, grid.chunk_values())?;
+        self.slab.fill_from(0, dtype);
         let mut encoded = Encoded::default();
         for _ in 0..grid.chunks_per_sample() {
             encoded.lens.push(codec::encode(codec, self.slab.bytes(), &mut encoded.data)?);
@@ -379,6 +409,14 @@ impl Strip<'_> {
             }
             out.extend(self.fill.iter().cycle().take(beyond));
         }
+    }
+}
+
+impl OpenCube {
+    /// The error for a value that cannot be kept as an integer.
+    fn refuse_integer(&self, tile: Place, at: usize, value: f32) -> Error {
+        let (Place { row, column }, band) = self.transform.locate(tile, at);
+        integers::refuse(self.dtype, self.missing, (row, column, band), value)
     }
 }
 

@@ -4,7 +4,7 @@
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::geo::cf;
 use hsipack_format::metadata::{
-    BandNotes, FWHM, IMAGE, MaskMeaning, Role, Root, SAMPLES, SPLIT_STATS, WAVELENGTH,
+    BandNotes, FILL_VALUE, FWHM, IMAGE, MaskMeaning, Role, Root, SAMPLES, SPLIT_STATS, WAVELENGTH,
 };
 use hsipack_format::samples::index::SAMPLES_INDEX;
 use hsipack_format::samples::{Sample, Samples, Written};
@@ -248,14 +248,23 @@ fn image_meta(
     if stack.scale != 1.0 {
         attributes.insert("scale_factor".into(), json!(stack.scale));
     }
+    if stack.offset != 0.0 {
+        attributes.insert("add_offset".into(), json!(stack.offset));
+    }
+    if let Some(missing) = stack.missing {
+        attributes.insert(FILL_VALUE.into(), json!(missing));
+    }
     attributes.insert(OWN.into(), Value::Object(own));
     ArrayMeta {
         shape: array_shape(&stack.grid, len).to_vec(),
-        dtype: values.dtype,
+        dtype: values.dtype(),
         file_shape: file_shape(&stack.grid).to_vec(),
         chunk_shape: Some(chunk_shape(&stack.grid).to_vec()),
         codecs: ChunkCodecs { compression: Some(stack.codec), checksum: true },
-        fill_value: json!("NaN"),
+        fill_value: match values.dtype().is_float() {
+            true => json!("NaN"),
+            false => json!(stack.missing.unwrap_or(0)),
+        },
         dimension_names: names(&["sample", "y", "x", "band"]),
         attributes,
     }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use hsipack_format::checksums::Hasher;
 use hsipack_format::metadata::{Role, Root};
 use hsipack_format::samples::{Sample, Samples, SourceRecord};
-use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
+use hsipack_format::{DType, Error, ErrorKind, Opt, Result, remedy};
 use hsipack_store::remote::{self, is_url};
 use hsipack_store::{Dataset, Stack, mirror, output};
 use serde::Serialize;
@@ -58,6 +58,8 @@ pub struct Report {
     /// The greatest errors that the cast to fp16 and dropped bits caused, and where; `None` for float32 with all its
     /// bits.
     pub worst: Option<WorstError>,
+    /// Type of the packed values; empty if there was nothing to do.
+    pub dtype: &'static str,
     /// Mantissa bits that were kept; `null` if all were kept.
     pub keep_bits: Option<u8>,
     /// The information in the bits of the values, if it was measured (`--keep-bits auto`).
@@ -314,13 +316,19 @@ fn last_request(dataset: &Dataset) -> Option<String> {
 /// Identifies the work to be resumed: the command, the present state of the inputs, and the dataset to which cubes are
 /// appended.
 pub(super) fn identity(request: &str, plan: &Plan, base: Option<&Dataset>) -> String {
-    let stacks: Vec<Value> =
-        plan.stacks.iter().map(|stack| json!([stack.name, stack.scale, stack.existing])).collect();
+    let stacks: Vec<Value> = plan
+        .stacks
+        .iter()
+        .map(|stack| json!([stack.name, stack.scale, stack.offset, stack.missing, stack.existing]))
+        .collect();
     let base = base.map(Dataset::fingerprint);
     let (samples, version) = (Identified(&plan.samples), env!("CARGO_PKG_VERSION"));
     let mut hasher = Hasher::default();
-    serde_json::to_writer(&mut hasher, &(request, samples, stacks, plan.keep_bits, base, version))
-        .expect("texts and numbers are JSON");
+    serde_json::to_writer(
+        &mut hasher,
+        &(request, samples, stacks, plan.dtype.name(), plan.keep_bits, base, version),
+    )
+    .expect("texts and numbers are JSON");
     hasher.finish()
 }
 
@@ -500,7 +508,7 @@ pub(super) fn report(
     outcome: &Outcome,
     start: Instant,
 ) -> Report {
-    let size = options.values.dtype.size();
+    let size = options.values.dtype().size();
     let masks = |stack: &plan::PlannedStack| -> usize {
         stack.masks.iter().map(|mask| mask.dtype.size()).sum()
     };
@@ -528,7 +536,9 @@ pub(super) fn report(
         seconds: start.elapsed().as_secs_f64(),
         nan: outcome.samples.iter().map(|sample| sample.nan).sum(),
         inf: outcome.samples.iter().map(|sample| sample.inf).sum(),
-        worst: worst(plan, outcome).filter(|_| size == 2 || plan.keep_bits.bits().is_some()),
+        worst: worst(plan, outcome)
+            .filter(|_| plan.dtype.dtype() == DType::F16 || plan.keep_bits.bits().is_some()),
+        dtype: options.values.dtype().name(),
         keep_bits: plan.keep_bits.bits(),
         information: plan.information.clone(),
         notes: plan
@@ -611,6 +621,7 @@ pub(super) fn complete(output: &Path, start: Instant) -> Report {
         nan: 0,
         inf: 0,
         worst: None,
+        dtype: "",
         keep_bits: None,
         information: None,
         bad_bands: Vec::new(),

@@ -26,7 +26,7 @@ use super::place::Place;
 pub struct Transform {
     /// Shape of the source cube.
     pub source: CubeShape,
-    /// The type to which the values are cast afterwards: float16 or float32.
+    /// The type to which the values are cast afterwards: float16 or float32, or that of the integers that are kept.
     pub dtype: DType,
     /// Bands of the source to keep, in this order; `None` keeps all.
     pub bands: Option<Vec<usize>>,
@@ -144,11 +144,13 @@ impl Transform {
             } else {
                 self.tile_double(rows, values, place, scratch)?;
                 scratch.single.resize(scratch.double.len(), 0.0);
-                if self.dtype == DType::F32 {
+                let is_half = self.dtype == DType::F16;
+                if !is_half {
+                    // Single precision holds all integers that are packed, and others do not become one of them.
                     self.nearest(&scratch.double, &mut scratch.single, place)?;
                 }
                 // Float32 values that keep all bits are not rounded again.
-                if self.dtype != DType::F32 || self.keep_bits.is_some_and(|bits| bits < 23) {
+                if is_half || self.keep_bits.is_some_and(|bits| bits < 23) {
                     cast::narrow(&scratch.double, &mut scratch.single);
                 }
                 each(place, &scratch.single)?;

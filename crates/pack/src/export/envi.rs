@@ -1,8 +1,8 @@
 //! ENVI: a header (`.hdr`) and band-interleaved-by-pixel data (`.img`), little-endian.
 //!
 //! ENVI has no float16, but float32 can hold every float16 value exactly. If dividing by its reciprocal gives the same
-//! values, `scale_factor` is written as `reflectance scale factor`, by which readers divide. Readers know no field for
-//! `add_offset`, so physical values are written if there is one.
+//! values, `scale_factor` is written as `reflectance scale factor`, by which readers divide, and integers stay integers. Readers
+//! know no field for `add_offset`, so physical values are written if there is one.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::staged::Staged;
 /// How values are written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Values {
-    /// As stored, widened to float32. Dividing by `divisor` gives physical values.
+    /// As stored; float16 is widened to float32. Dividing by `divisor` gives physical values.
     Stored { divisor: f64 },
     /// Physical values, in a type that can still distinguish all stored values.
     Scaled(DType),
@@ -29,13 +29,13 @@ fn looks_like_multiplier(divisor: f64) -> bool {
     divisor < 1.0 && (power - power.round()).abs() < 1e-9
 }
 
-fn values(Scaling { factor: scale, offset }: Scaling, stored: DType) -> Values {
+fn values(Scaling { factor: scale, offset, .. }: Scaling, stored: DType) -> Values {
     let divisor = 1.0 / scale;
     if offset != 0.0 {
         Values::Scaled(DType::F64)
     } else if divisor.is_finite() && 1.0 / divisor == scale && !looks_like_multiplier(divisor) {
         Values::Stored { divisor }
-    } else if stored == DType::F16 && (1e-30..1e30).contains(&scale.abs()) {
+    } else if stored != DType::F32 && (1e-30..1e30).contains(&scale.abs()) {
         Values::Scaled(DType::F32)
     } else {
         Values::Scaled(DType::F64)
@@ -50,7 +50,7 @@ pub(super) fn write(raster: &Raster<'_>, header_path: &Path, data_path: &Path) -
     let values = values(scaling, stored);
     let mut singles = Vec::new();
     (raster.rows)(&mut |bytes| {
-        if raster.is_whole() {
+        if raster.is_whole() && matches!(values, Values::Stored { .. }) {
             return data.write(bytes);
         }
         to_f32(bytes, stored, &mut singles);
@@ -64,10 +64,10 @@ pub(super) fn write(raster: &Raster<'_>, header_path: &Path, data_path: &Path) -
     data.commit()?;
     header.commit()?;
     Ok(match values {
-        _ if raster.is_whole() => (stored, Scaling::NONE, notes),
+        Values::Stored { .. } if raster.is_whole() => (stored, scaling, notes),
         Values::Stored { .. } => (DType::F32, scaling, notes),
         Values::Scaled(dtype) => {
-            let Scaling { factor, offset } = scaling;
+            let Scaling { factor, offset, .. } = scaling;
             notes.push(if offset == 0.0 {
                 format!(
                     "values are multiplied by {factor}; for the stored values, divide by it and round to {stored}"
@@ -92,11 +92,13 @@ fn scaled(values: &[f32], scaling: Scaling, dtype: DType) -> Vec<u8> {
 
 fn header_text(raster: &Raster<'_>, values: Values, notes: &mut Vec<String>) -> String {
     let code = match raster.dtype {
+        _ if values == Values::Scaled(DType::F64) => 5,
+        _ if values == Values::Scaled(DType::F32) => 4,
+        DType::I16 => 2,
         DType::U8 => 1,
         DType::U16 => 12,
         DType::U32 => 13,
         DType::U64 => 15,
-        _ if values == Values::Scaled(DType::F64) => 5,
         _ => 4,
     };
     let classes = raster.class_names.as_deref();
@@ -109,8 +111,10 @@ fn header_text(raster: &Raster<'_>, values: Values, notes: &mut Vec<String>) -> 
          byte order = 0\n"
     );
     // Writing to a `String` cannot fail, here and below.
+    // Missing values are NaN once they are scaled.
+    let is_scaled = matches!(values, Values::Scaled(_));
     match raster.nodata {
-        Some(value) if value.is_nan() => text.push_str("data ignore value = NaN\n"),
+        Some(value) if value.is_nan() || is_scaled => text.push_str("data ignore value = NaN\n"),
         Some(value) => _ = writeln!(text, "data ignore value = {value}"),
         None => {}
     }
@@ -174,7 +178,7 @@ mod tests {
     use super::*;
 
     fn of(factor: f64, stored: DType) -> Values {
-        values(Scaling { factor, offset: 0.0 }, stored)
+        values(Scaling { factor, ..Scaling::NONE }, stored)
     }
 
     #[test]
@@ -195,7 +199,7 @@ mod tests {
         let odd = (1..1000).map(f64::from).find(|x| 1.0 / (1.0 / x) != *x).unwrap();
         let stored: Vec<f32> =
             (0..0x7c00).map(|bits| half::f16::from_bits(bits).to_f32()).collect();
-        let bytes = scaled(&stored, Scaling { factor: odd, offset: 0.0 }, DType::F32);
+        let bytes = scaled(&stored, Scaling { factor: odd, ..Scaling::NONE }, DType::F32);
         let (singles, _) = bytes.as_chunks::<4>();
         for (single, stored) in singles.iter().zip(&stored) {
             let back = f64::from(f32::from_le_bytes(*single)) / odd;

@@ -35,6 +35,7 @@ use serde::Serialize;
 
 pub use map::{MapOptions, WrittenMap, write_map};
 
+use crate::convert::integers;
 use crate::target;
 use raster::Raster;
 
@@ -182,12 +183,16 @@ pub(crate) fn find_mask<'a>(
     })
 }
 
-/// Converts stored float16 or float32 bytes to float32, which holds both exactly.
+/// Converts stored values to float32, which holds float16 and the integers of images exactly.
 fn to_f32(bytes: &[u8], dtype: DType, out: &mut Vec<f32>) {
     out.clear();
     if dtype == DType::F16 {
         let (halves, _) = bytes.as_chunks::<2>();
         out.extend(halves.iter().map(|half| half::f16::from_le_bytes(*half).to_f32()));
+    } else if !dtype.is_float() {
+        let mut numbers = Vec::new();
+        integers::read(bytes, dtype, &mut numbers);
+        out.extend(numbers.iter().map(|number| *number as f32));
     } else {
         let (singles, _) = bytes.as_chunks::<4>();
         out.extend(singles.iter().map(|single| f32::from_le_bytes(*single)));

@@ -16,8 +16,8 @@ pub(super) fn write(raster: &Raster<'_>, path: &Path) -> Result<Written> {
     file.write(&header(raster.shape, dtype, raster.flat))?;
     (raster.rows)(&mut |bytes| file.write(bytes))?;
     file.commit()?;
-    let Scaling { factor, offset } = scaling;
-    let notes = match (factor, offset) {
+    let Scaling { factor, offset, missing } = scaling;
+    let mut notes = match (factor, offset) {
         (1.0, 0.0) => Vec::new(),
         (_, 0.0) => vec![format!(
             "multiply by {factor} to get physical values; .npy cannot store the factor"
@@ -26,6 +26,7 @@ pub(super) fn write(raster: &Raster<'_>, path: &Path) -> Result<Written> {
             "multiply by {factor} and add {offset} to get physical values; .npy cannot store these numbers"
         )],
     };
+    notes.extend(missing.map(|number| format!("{number} marks missing values")));
     Ok((dtype, scaling, notes))
 }
 
@@ -35,6 +36,7 @@ fn header(shape: CubeShape, dtype: DType, flat: bool) -> Vec<u8> {
         DType::U16 => "<u2",
         DType::U32 => "<u4",
         DType::U64 => "<u8",
+        DType::I16 => "<i2",
         DType::F32 => "<f4",
         _ => "<f2",
     };

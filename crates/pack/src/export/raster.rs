@@ -6,6 +6,7 @@ use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
 
 use super::find_mask;
+use crate::convert::PackedType;
 use crate::preview::palette::{Colour, class_colour};
 
 /// Receives the bytes of some whole rows.
@@ -17,7 +18,7 @@ pub(super) type Rows<'a> = Box<dyn Fn(Take<'_>) -> Result<()> + 'a>;
 pub(super) struct Raster<'a> {
     /// Rows × columns × bands.
     pub shape: CubeShape,
-    /// Type of the values that `rows` gives: float16 or float32, uint8 or uint16; uint32 or uint64 only for boolean layers.
+    /// Type of the values that `rows` gives: float16, float32, int16, uint8 or uint16; uint32 or uint64 only for boolean layers.
     pub dtype: DType,
     /// Whether the array is (rows, columns), without an axis of bands.
     pub flat: bool,
@@ -73,9 +74,12 @@ impl<'a> Raster<'a> {
             fwhm: stack.fwhm.as_deref(),
             good_bands: notes.good_bands,
             band_names: notes.band_names,
-            nodata: Some(f64::NAN),
+            nodata: match array.meta().dtype.is_float() {
+                true => Some(f64::NAN),
+                false => array.scaling().missing,
+            },
             flat: false,
-            ..Self::of_array(array, sample, &[DType::F16, DType::F32])?
+            ..Self::of_array(array, sample, &PackedType::ALL.map(PackedType::dtype))?
         })
     }
 
@@ -148,7 +152,7 @@ impl<'a> Raster<'a> {
         }
     }
 
-    /// Whether values are whole numbers: class ids, or bits.
+    /// Whether values are whole numbers: class ids, bits, or the integers of an image.
     pub fn is_whole(&self) -> bool {
         !self.dtype.is_float()
     }

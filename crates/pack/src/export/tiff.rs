@@ -1,4 +1,4 @@
-//! TIFF: float32, the bands of a pixel side by side, in strips of whole rows; BigTIFF above 4 GB. GDAL's metadata
+//! TIFF: float32 or integers, the bands of a pixel side by side, in strips of whole rows; BigTIFF above 4 GB. GDAL's metadata
 //! describe the bands.
 
 use std::fmt::Write;
@@ -140,7 +140,11 @@ fn write_tags<K: TiffKind>(
     directory.write_tag(Tag::ImageLength, rows as u32)?;
     directory.write_tag(Tag::SamplesPerPixel, bands as u16)?;
     directory.write_tag(Tag::BitsPerSample, vec![dtype.size() as u16 * 8; bands].as_slice())?;
-    let format = if dtype.is_float() { SampleFormat::IEEEFP } else { SampleFormat::Uint };
+    let format = match dtype {
+        DType::I16 => SampleFormat::Int,
+        dtype if dtype.is_float() => SampleFormat::IEEEFP,
+        _ => SampleFormat::Uint,
+    };
     directory.write_tag(Tag::SampleFormat, vec![format; bands].as_slice())?;
     directory.write_tag(Tag::Compression, 1u16)?;
     match palette(raster) {
@@ -206,7 +210,7 @@ fn metadata(raster: &Raster<'_>) -> Option<String> {
         if let Some(names) = &raster.band_names {
             item("DESCRIPTION", band, "description", &names[band]);
         }
-        let Scaling { factor, offset } = raster.scaling;
+        let Scaling { factor, offset, .. } = raster.scaling;
         if factor != 1.0 {
             item("SCALE", band, "scale", &factor.to_string());
         }

@@ -112,7 +112,7 @@ fn fill(raster: &Raster<'_>) -> Value {
     match raster.nodata {
         Some(number) if number.is_nan() && raster.dtype.is_float() => json!("NaN"),
         Some(number) if number.is_finite() && raster.dtype.is_float() => json!(number),
-        Some(number) if number.is_finite() => json!(number as u64),
+        Some(number) if number.is_finite() => json!(number as i64),
         _ => json!(0),
     }
 }
@@ -126,7 +126,7 @@ fn attributes(raster: &Raster<'_>) -> Map<String, Value> {
         put("add_offset", json!(raster.scaling.offset));
     }
     if let Some(nodata) = raster.nodata.filter(|nodata| nodata.is_finite()) {
-        let nodata = if raster.dtype.is_float() { json!(nodata) } else { json!(nodata as u64) };
+        let nodata = if raster.dtype.is_float() { json!(nodata) } else { json!(nodata as i64) };
         put("_FillValue", nodata);
     }
     if let Some(names) = &raster.class_names {

@@ -139,6 +139,8 @@ pub struct StackReport {
     pub scale_factor: f64,
     /// Offset that is added to stored values × `scale_factor`.
     pub add_offset: f64,
+    /// The stored integer that marks missing values; `null` for floats, and if no value is missing.
+    pub fill_value: Option<i64>,
     /// Mantissa bits that values were rounded to; `null` if all are in use.
     pub keep_bits: Option<u8>,
     /// Rows and columns of a chunk.
@@ -437,6 +439,7 @@ impl StackReport {
             dtype: meta.dtype.name(),
             scale_factor: image.scale_factor(),
             add_offset: image.add_offset(),
+            fill_value: meta.missing(),
             keep_bits: meta.band_notes().keep_bits,
             chunk: [grid.tile().rows, grid.tile().columns],
             band_group: (grid.band_groups() > 1).then(|| grid.band_group()),
@@ -463,6 +466,9 @@ impl StackReport {
 }
 
 fn quantisation(stats: &BandStats, stack: &Stack) -> Option<Quantisation> {
+    if !stack.image.meta().dtype.is_float() {
+        return None;
+    }
     let (band, max_rel) = stats.worst_relative()?;
     let (max_abs_band, max_abs) = stats.worst_absolute()?;
     let nm = |band: usize| stack.wavelength.as_ref().map(|nm| nm[band]);

@@ -71,7 +71,7 @@ impl<'a> Shards<'a> {
             folder: folder.join(IMAGE),
             grid: stack.planned.grid,
             rank: 4,
-            value_size: stack.values.dtype.size(),
+            value_size: stack.values.dtype().size(),
             parts: parts().map(|part| (Some(&part.image), part.image.len())).collect(),
             fill: Fill::Nothing,
         };

@@ -10,7 +10,9 @@ use hsipack_store::{Dataset, Stack};
 use super::MergeOptions;
 use crate::convert::plan::{MOST_SPLITS, PlannedMask, PlannedStack, values_of};
 use crate::convert::stats::StackStats;
-use crate::convert::{KeepBits, PlannedCompanion, ValueOptions, classes, masks, shared_geo};
+use crate::convert::{
+    KeepBits, PackedType, PlannedCompanion, ValueOptions, classes, masks, shared_geo,
+};
 
 /// A stack of the merged dataset.
 pub(super) struct MergedStack {
@@ -130,7 +132,7 @@ fn planned(
             }
         }
         codec(other)?;
-        if image.add_offset() != 0.0 {
+        if image.add_offset() != 0.0 && image.meta().dtype.is_float() {
             return Err(Error::unsupported("values with an add_offset cannot be merged")
                 .at(other.folder())
                 .with_remedy("pack the cubes again"));
@@ -159,6 +161,8 @@ fn planned(
         samples: Vec::new(),
         existing: 0,
         scale: image.scale_factor(),
+        offset: image.add_offset(),
+        missing: image.meta().missing(),
         wavelength,
         fwhm,
         good_bands: band_notes.good_bands,
@@ -167,7 +171,7 @@ fn planned(
         companions: companions.planned(own, &grid)?,
     };
     let values = ValueOptions {
-        dtype: image.meta().dtype,
+        dtype: packed_type(image)?,
         keep_bits: keep_bits.map_or(KeepBits::All, KeepBits::Bits),
         ..ValueOptions::default()
     };
@@ -175,16 +179,32 @@ fn planned(
 }
 
 /// Properties that must be equal in all parts of a stack.
-fn layout(image: &ChunkArray) -> [(&'static str, String); 6] {
+fn layout(image: &ChunkArray) -> [(&'static str, String); 7] {
     let (tile, group) = (image.grid().tile(), image.grid().band_group());
     [
         ("the type", image.meta().dtype.to_string()),
         ("the scale factor", image.scale_factor().to_string()),
         ("the offset", image.add_offset().to_string()),
+        ("the fill value", fill_value(image)),
         ("the chunk shape", format!("{}x{}", tile.rows, tile.columns)),
         ("the number of bands of a chunk", group.to_string()),
         ("the compression", compression(image)),
     ]
+}
+
+fn fill_value(image: &ChunkArray) -> String {
+    image.meta().missing().map_or("none".to_owned(), |missing| missing.to_string())
+}
+
+/// The type of the values of an image.
+///
+/// # Errors
+/// If values are never packed so.
+fn packed_type(image: &ChunkArray) -> Result<PackedType> {
+    let dtype = image.meta().dtype;
+    PackedType::of(dtype).ok_or_else(|| {
+        Error::unsupported(format!("the image array has the type {dtype}")).at(image.folder())
+    })
 }
 
 /// The parts of the compression that must be equal, because other readers take them from the metadata of the array. They take

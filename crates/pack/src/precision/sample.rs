@@ -108,11 +108,11 @@ pub fn measure(
     threads: usize,
     stop: &AtomicBool,
 ) -> Result<Information> {
-    let width = values.dtype.size() * 8;
+    let width = values.dtype().size() * 8;
     let count = |block: Block| {
         let (columns, bands) = (block.shape.columns, block.shape.bands);
         let mut counts = Counts::new(width);
-        if values.dtype == DType::F32 {
+        if values.dtype() == DType::F32 {
             counts.add_f32(bytemuck::cast_slice(block.values), columns, bands);
         } else {
             let mut packed = vec![f16::ZERO; block.values.len()];

@@ -276,7 +276,7 @@ impl<'a> Worker<'a> {
 
     fn count(&mut self, index: usize, chunk: usize) {
         let grid = self.array.grid();
-        let dtype = self.array.meta().dtype;
+        let (dtype, missing) = (self.array.meta().dtype, self.array.meta().missing());
         let region = grid.region(chunk);
         let pixel = grid.band_group() * dtype.size();
         let decoded: &[u8] = bytemuck::cast_slice(&self.decoded);
@@ -284,10 +284,10 @@ impl<'a> Worker<'a> {
         if region.columns.len() == grid.tile().columns {
             // The rows of the chunk are whole rows of the cube, so they can be counted at once.
             let values = region.rows.len() * region.columns.len() * pixel;
-            count::add(&decoded[..values], dtype, &mut self.bands);
+            count::add(&decoded[..values], dtype, missing, &mut self.bands);
         } else {
             for row in decoded.chunks_exact(grid.tile().columns * pixel).take(region.rows.len()) {
-                count::add(&row[..region.columns.len() * pixel], dtype, &mut self.bands);
+                count::add(&row[..region.columns.len() * pixel], dtype, missing, &mut self.bands);
             }
         }
         let sample = self.found.samples.entry(index).or_insert(Counts::EMPTY);

@@ -52,10 +52,46 @@ impl Counts {
 }
 
 /// Adds whole pixels of `counts.len()` bands, as stored bytes.
-pub fn add(values: &[u8], dtype: DType, counts: &mut [Counts]) {
+/// Integers equal to `missing` count as NaN.
+pub fn add(values: &[u8], dtype: DType, missing: Option<i64>, counts: &mut [Counts]) {
     match dtype {
         DType::F16 => add_half(bytemuck::cast_slice(values), counts),
+        DType::U8 => add_integers::<u8>(values, missing, counts),
+        DType::U16 => add_integers::<u16>(bytemuck::cast_slice(values), missing, counts),
+        DType::I16 => add_integers::<i16>(bytemuck::cast_slice(values), missing, counts),
         _ => add_single(bytemuck::cast_slice(values), counts),
+    }
+}
+
+/// In plain loops over bands, which the compiler vectorises.
+fn add_integers<T: Copy + Into<i32>>(values: &[T], missing: Option<i64>, counts: &mut [Counts]) {
+    // No 16-bit number is this one.
+    let missing = missing.map_or(i32::MIN, |missing| missing as i32);
+    let bands = counts.len();
+    let mut least = vec![i32::MAX; bands];
+    let (mut greatest, mut absent) = (vec![i32::MIN; bands], vec![0_u32; bands]);
+    for pixel in values.chunks_exact(bands) {
+        // If all slices have one known length, the compiler can drop every bounds check.
+        let (least, greatest) = (&mut least[..pixel.len()], &mut greatest[..pixel.len()]);
+        let absent = &mut absent[..pixel.len()];
+        for band in 0..pixel.len() {
+            let value: i32 = pixel[band].into();
+            let is_missing = value == missing;
+            let (low, high) = if is_missing { (i32::MAX, i32::MIN) } else { (value, value) };
+            least[band] = least[band].min(low);
+            greatest[band] = greatest[band].max(high);
+            absent[band] += u32::from(is_missing);
+        }
+    }
+    let pixels = (values.len() / bands) as u64;
+    for (band, counts) in counts.iter_mut().enumerate() {
+        let absent = u64::from(absent[band]);
+        counts.nan += absent;
+        counts.finite += pixels - absent;
+        if absent < pixels {
+            counts.min = counts.min.min(least[band].into());
+            counts.max = counts.max.max(greatest[band].into());
+        }
     }
 }
 
@@ -206,7 +242,7 @@ mod tests {
             // Half of the cases contain no infinity and no NaN.
             let bits: Vec<u16> = bits[..bits.len() / bands * bands].iter().map(|bits| bits & mask).collect();
             let mut got = vec![Counts::EMPTY; bands];
-            add(bytemuck::cast_slice(&bits), DType::F16, &mut got);
+            add(bytemuck::cast_slice(&bits), DType::F16, None, &mut got);
             let mut want = vec![Counts::EMPTY; bands];
             for (at, bits) in bits.iter().enumerate() {
                 add_one(half::f16::from_bits(*bits).to_f64(), &mut want[at % bands]);
@@ -229,7 +265,7 @@ mod tests {
                 .map(|at| (at.wrapping_mul(at) >> 3) as u16 & 0xBFFF)
                 .collect();
             let mut got = vec![Counts::EMPTY; bands];
-            add(bytemuck::cast_slice(&bits), DType::F16, &mut got);
+            add(bytemuck::cast_slice(&bits), DType::F16, None, &mut got);
             let mut want = vec![Counts::EMPTY; bands];
             add_any(&bits, &mut want);
             assert!(got == want, "{bands} bands");
@@ -240,7 +276,19 @@ mod tests {
     fn many_missing_values_are_all_counted() {
         let bits = vec![0x7E00u16; 16 * 200_000];
         let mut counts = vec![Counts::EMPTY; 16];
-        add(bytemuck::cast_slice(&bits), DType::F16, &mut counts);
+        add(bytemuck::cast_slice(&bits), DType::F16, None, &mut counts);
         assert!(counts.iter().all(|band| band.nan == 200_000 && band.finite == 0));
+    }
+
+    #[test]
+    fn missing_integers_count_as_nan() {
+        let values: Vec<i16> = vec![5, -9999, -7, 3, 9, -9999, -9999, -9999];
+        let mut counts = vec![Counts::EMPTY; 2];
+        add(bytemuck::cast_slice(&values), DType::I16, Some(-9999), &mut counts);
+        let of = |counts: &Counts| (counts.finite, counts.nan, counts.inf, counts.min, counts.max);
+        assert_eq!(of(&counts[0]), (3, 1, 0, -7.0, 9.0));
+        assert_eq!(of(&counts[1]), (1, 3, 0, 3.0, 3.0));
+        add(&[200, 0], DType::U8, None, &mut counts);
+        assert_eq!((counts[0].max, counts[1].min, counts[1].nan), (200.0, 0.0, 3));
     }
 }

@@ -72,6 +72,11 @@ impl<'a> Reproduction<'a> {
         self.array.meta().dtype
     }
 
+    /// The packed integer that stands for missing values.
+    pub fn missing(&self) -> Option<f64> {
+        self.array.meta().missing().map(|missing| missing as f64)
+    }
+
     /// Passes all rows to `each`, which returns whether it wants more.
     ///
     /// # Errors

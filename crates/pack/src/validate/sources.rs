@@ -16,6 +16,7 @@ use super::reproduction::{Memory, Reproduction};
 use super::share::Share;
 use super::{Problem, ProblemKind, ValidateOptions, stopped};
 use crate::convert::CompanionReader;
+use crate::convert::integers;
 use crate::convert::masks::{self, CubeOfMask, MaskReader};
 use crate::convert::plan;
 use crate::fingerprint::fingerprint;
@@ -191,14 +192,13 @@ impl Comparer<'_> {
         if !both.has_the_shape() {
             return Ok(Some(format!("the source has the shape {}", both.source.info().shape)));
         }
-        let (transform, dtype) = (&both.transform, both.dtype());
+        let transform = &both.transform;
         let mut difference = None;
         both.each_block(&mut self.memory, &mut |block, scratch| {
             let mut done = 0;
             transform.apply_f64(block.rows, block.start, scratch, &mut |place, values| {
                 if difference.is_none()
-                    && let Some((at, stored)) =
-                        first_difference(block.packed, done, values, dtype, transform.keep_bits)
+                    && let Some((at, stored)) = first_difference(both, block.packed, done, values)
                 {
                     let (place, band) = transform.locate(place, at);
                     difference = Some(format!(
@@ -265,15 +265,25 @@ impl Comparer<'_> {
     }
 }
 
-/// The first of `values` that differs from the values that are stored from value `start` on, and the stored value. If
-/// bits were dropped, the stored value must equal the value rounded again, bit for bit.
+/// The first of `values` that differs from the values that are stored from value `start` on, and the stored value. Integers, and
+/// values of which bits were dropped, must be the same bit for bit.
 fn first_difference(
+    both: &Reproduction<'_>,
     packed: &[u8],
     start: usize,
     values: &[f64],
-    dtype: DType,
-    keep_bits: Option<u8>,
 ) -> Option<(usize, f64)> {
+    let (dtype, keep_bits) = (both.dtype(), both.transform.keep_bits);
+    if !dtype.is_float() {
+        let size = dtype.size();
+        let mut stored = Vec::new();
+        integers::read(&packed[start * size..(start + values.len()) * size], dtype, &mut stored);
+        let marked = |number: f64| if both.missing() == Some(number) { f64::NAN } else { number };
+        let mut pairs = stored.into_iter().map(marked).zip(values).enumerate();
+        return pairs
+            .find(|(_, (stored, value))| !same(*stored, **value))
+            .map(|(at, (stored, _))| (at, stored));
+    }
     values.iter().enumerate().find_map(|(at, value)| {
         let (stored, step) = match dtype {
             DType::F16 => {

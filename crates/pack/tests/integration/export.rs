@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use half::f16;
 use hsipack_format::DType;
-use hsipack_pack::convert::{ChunkShape, ConvertOptions, Mode, Scale, convert};
+use hsipack_pack::convert::{ChunkShape, ConvertOptions, Mode, PackedType, Scale, convert};
 use hsipack_pack::export::{ExportOptions, Exported, export};
 use hsipack_pack::progress::Progress;
 use hsipack_source::{OpenOptions, RowBuffer, Source};
@@ -29,7 +29,7 @@ fn packed(folder: &Path, scale: Scale, dtype: DType) -> Dataset {
     });
     pack(&inputs, &folder.join("d.hsipack"), |options| {
         options.values.scale = scale;
-        options.values.dtype = dtype;
+        options.values.dtype = PackedType::of(dtype).unwrap();
         options.layout.chunk = Some(ChunkShape { rows: 3, columns: Some(4) });
         options.mask = vec![mask("organs", "{dir}/{stem}_mask.npy")];
     })

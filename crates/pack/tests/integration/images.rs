@@ -8,7 +8,7 @@ use hsipack_format::metadata::{CompanionMeaning, Role};
 use hsipack_format::{DType, ErrorKind, Ratio};
 use hsipack_pack::convert::parts::{self, Part, WorkOptions};
 use hsipack_pack::convert::plan::Plan;
-use hsipack_pack::convert::{Assignment, ConvertOptions, FitMethod, Mode, convert};
+use hsipack_pack::convert::{Assignment, ConvertOptions, FitMethod, Mode, PackedType, convert};
 use hsipack_pack::info::DatasetReport;
 use hsipack_pack::merge::{MergeOptions, merge};
 use hsipack_pack::progress::Progress;
@@ -421,7 +421,7 @@ proptest! {
         let input = folder.path().join("cube.hdr").display().to_string();
         let mut options = ConvertOptions::new(vec![input], folder.path().join("out"));
         options.image = vec![Assignment { name: "other".into(), value: "{dir}/other.hdr".into() }];
-        options.values.dtype = DType::F32;
+        options.values.dtype = PackedType::F32;
         pack(&options);
         let dataset = Dataset::open(folder.path().join("out")).unwrap();
         let stack = &dataset.stacks()[0];

@@ -652,7 +652,7 @@ fn every_format_is_read_from_a_server() {
             let out = folder.path().join("out");
             let _ = std::fs::remove_dir_all(&out);
             let mut options = ConvertOptions::new(vec![place], &out);
-            options.values.dtype = hsipack_format::DType::F32;
+            options.values.dtype = hsipack_pack::convert::PackedType::F32;
             convert(&options).map(|_| files(&out))
         };
         let here = of(fixtures.join(&input).display().to_string());

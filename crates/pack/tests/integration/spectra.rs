@@ -4,7 +4,7 @@ use std::path::Path;
 
 use half::f16;
 use hsipack_format::DType;
-use hsipack_pack::convert::{ChunkShape, MaskOption, Scale};
+use hsipack_pack::convert::{ChunkShape, MaskOption, PackedType, Scale};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::spectra::{Output, Row, SpectraOptions, Statistic, Table, Values, spectra};
 use hsipack_store::Dataset;
@@ -30,7 +30,7 @@ fn packed(folder: &Path, scale: Scale, dtype: DType, ids: &[Vec<u8>; 2]) -> Data
         .unwrap();
     pack(&inputs, &folder.join("d.hsipack"), |options| {
         options.values.scale = scale;
-        options.values.dtype = dtype;
+        options.values.dtype = PackedType::of(dtype).unwrap();
         options.layout.chunk = Some(ChunkShape { rows: 3, columns: Some(4) });
         options.mask = vec![mask("organs", "{dir}/{stem}_mask.npy")];
         options.table = vec![table.clone()];

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use half::f16;
 use hsipack_format::{DType, ErrorKind};
 use hsipack_pack::convert::stats::BandStats;
-use hsipack_pack::convert::{ChunkShape, Scale};
+use hsipack_pack::convert::{ChunkShape, PackedType, Scale};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::statistics::{StatisticsOptions, statistics};
 use hsipack_store::Dataset;
@@ -29,7 +29,7 @@ fn packed(folder: &Path, dtype: DType) -> Dataset {
     let file = folder.join("table.csv");
     std::fs::write(&file, table).unwrap();
     pack(&inputs, &folder.join("d.hsipack"), |options| {
-        options.values.dtype = dtype;
+        options.values.dtype = PackedType::of(dtype).unwrap();
         options.values.scale = Scale::Factor(4.0);
         options.layout.chunk = Some(ChunkShape { rows: 3, columns: Some(4) });
         options.table = vec![file.clone()];

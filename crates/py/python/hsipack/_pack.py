@@ -123,7 +123,7 @@ def pack(
         progress: a function that is called with the bytes of arrays taken so far, and 0.
         dtype, scale, fill, nodata, keep_bits, normalize, bands, wavelengths, drop_bad_bands, \
 wavelength_tolerance, codec, level, filter, chunk, band_group, block_size, shard_size, \
-num_threads, buffer_size: as for :func:`convert`. ``scale`` and ``keep_bits`` cannot be
+num_threads, buffer_size: as for :func:`convert`. ``dtype``, ``scale`` and ``keep_bits`` cannot be
             ``"auto"``, which needs to see all values first.
 
     Returns:
@@ -165,10 +165,11 @@ num_threads, buffer_size: as for :func:`convert`. ``scale`` and ``keep_bits`` ca
             "resume and append cannot be combined",
             remedy="an interrupted append keeps the cubes that it added: append the missing ones",
         )
-    for name, value in (("scale", scale), ("keep_bits", keep_bits)):
+    for name, value in (("dtype", dtype), ("scale", scale), ("keep_bits", keep_bits)):
         if value == "auto":
             raise ConflictError(
-                f"{name}='auto' needs to see all cubes beforehand", remedy="give a number"
+                f"{name}='auto' needs to see all cubes beforehand",
+                remedy="give a type" if name == "dtype" else "give a number",
             )
     defaults = pack.__kwdefaults__ or {}
     shared = {name: arguments[name] for name in defaults if name not in _OWN}

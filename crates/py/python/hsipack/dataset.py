@@ -95,9 +95,11 @@ class Dataset(Base):
             stack has; if empty, none.
         bands: bands to read, numbered from 0, in this order; or a slice, or a boolean for every
             band. If ``None``, all.
-        dtype: element type of images, such as ``float32``. If ``None``, the stored type.
+        dtype: element type of images, such as ``float32``. If ``None``, the stored type; float32
+            for physical values of images that are stored as integers.
         physical: multiply by the dataset's ``scale_factor`` and add its ``add_offset``. Choose a
-            ``dtype`` that can hold the result.
+            ``dtype`` that can hold the result. If ``None``, true only for images that are stored
+            as integers, unless ``dtype`` is a type of integers. Missing values are then NaN.
         transform: a function that is called with every sample; its result replaces the sample.
         output: ``"torch"`` or ``"numpy"``. If ``None``, torch tensors if torch is installed,
             otherwise NumPy arrays.
@@ -149,7 +151,7 @@ class Dataset(Base):
         images: str | Sequence[str] | None = None,
         bands: Indices | None = None,
         dtype: torch.dtype | npt.DTypeLike | None = None,
-        physical: bool = False,
+        physical: bool | None = None,
         transform: Callable[[Sample], Any] | None = None,
         output: Literal["torch", "numpy"] | None = None,
         as_of: str | None = None,
@@ -176,7 +178,10 @@ class Dataset(Base):
         self._asked_targets = None if targets is None else _options.names("targets", targets)
         self._asked_images = None if images is None else _options.names("images", images)
         self._dtype = None if dtype is None else _element_type(dtype, self._output)
-        self._physical = _options.flag("physical", physical)
+        reads_floats = self._dtype is None or self._dtype in _IMAGE_TYPES
+        self._physical = reads_floats and self._integer_type is not None
+        if physical is not None:
+            self._physical = _options.flag("physical", physical)
         self._nan: float | None = None
         self._column_names: list[str] = []
         # How masks are read.
@@ -421,7 +426,8 @@ class Dataset(Base):
     @property
     def stats(self) -> Stats | None:
         """Per-band statistics of the stored values, for the bands that are read; ``None`` if they
-        were not recorded.
+        were not recorded. For images that are stored as integers, those of the physical values,
+        unless the dataset is read with ``physical=False``.
 
         If you chose splits, these are the statistics of all samples of these splits, even if you
         select only some of the samples. Otherwise they are the statistics of the whole stack,
@@ -443,6 +449,13 @@ class Dataset(Base):
         return stats if stats is None or self._bands is None else of_bands(stats, self._bands)
 
     def _stats_of(self, stack: Stack) -> Stats | None:
+        stats = self._recorded_stats_of(stack)
+        is_converted = self._physical and self._integer_type == stack.dtype
+        if stats is None or not is_converted:
+            return stats
+        return in_physical_units(stats, stack.scale_factor, stack.add_offset)
+
+    def _recorded_stats_of(self, stack: Stack) -> Stats | None:
         if self._splits is None or stack.stats is None:
             return stack.stats
         # A stack need not have samples of every split.
@@ -452,9 +465,34 @@ class Dataset(Base):
         warnings.warn(
             f"{self._path} records no statistics of split {', '.join(map(repr, self._splits))}: "
             "those of all splits together are used; pack it again to record them",
-            stacklevel=3,
+            stacklevel=4,
         )
         return stack.stats
+
+    @property
+    def dtype(self) -> str:
+        """Element type of the images of ``ds[i]``, such as ``float16``. A :class:`hsipack.Loader`
+        has an argument for that of its batches.
+
+        >>> hsipack.open(dataset_path).dtype
+        'float16'
+        """
+        if self._dtype is not None:
+            return self._dtype
+        stacks = self._used_stacks()
+        stored = stacks[0].dtype if stacks else "float16"
+        return "float32" if self._physical and np.dtype(stored).kind in "iu" else stored
+
+    @property
+    def _integer_type(self) -> str | None:
+        """The type of images that are stored as integers and converted."""
+        types = {stack.dtype for stack in self.stacks.values()}
+        return next(iter(types & {"int8", "uint8", "int16", "uint16"}), None)
+
+    @property
+    def _raw_type(self) -> str | None:
+        """The type of stored integers, if these are read as they are."""
+        return None if self._physical else self._integer_type
 
     def _used_stacks(self) -> list[Stack]:
         stacks = list(self.stacks.values())

@@ -162,7 +162,8 @@ class Loader(DataLoaderAttributes):
             CUDA device that is current when the first batch is asked for, if there is one (never
             for NumPy arrays), otherwise the CPU.
         dtype: element type of images: float16, bfloat16 (not for NumPy arrays), float32 or
-            float64.
+            float64. Images that are stored as integers and read with ``physical=False`` come as
+            these integers with float16, and as numbers of the other types.
         crop: (rows, columns) of random windows, or a :class:`RandomCrop`, :class:`CenterCrop`,
             :class:`GridCrop`, :class:`LabelledPatches`, :class:`Regions` or :class:`Windows`; or
             :class:`WholeCubes`. With :class:`LabelledPatches` and :class:`Regions`, batches have
@@ -378,7 +379,7 @@ class Loader(DataLoaderAttributes):
             "device_cache_size": _options.natural("device_cache_size", device_cache_size, least=0),
             # Known when the first batch is asked for.
             "device": None,
-            "dtype": _image_type(dtype, output),
+            "dtype": _image_type(dtype, output, first.dataset),
             "mask_dtype": first.dataset._mask_dtype,
             "layers": first.dataset._layers,
             "physical": first.dataset._physical,
@@ -1017,9 +1018,11 @@ def _current_device(output: Output) -> int | None:
     return int(torch.cuda.current_device()) if torch.cuda.is_available() else None
 
 
-def _image_type(dtype: object, output: Output) -> str:
+def _image_type(dtype: object, output: Output, dataset: Dataset) -> str:
     """The name of images' element type."""
     name = _options.dtype("dtype", dtype)
+    if name == "float16" and dataset._raw_type is not None:
+        return dataset._raw_type
     if name == "bfloat16" and output == "numpy":
         raise ConflictError(
             "NumPy has no bfloat16", remedy='give dtype="float32", or output="torch" or "dlpack"'

@@ -194,7 +194,10 @@ def convert(
             such files is a cube.
         mosaic: for frames of a snapshot camera, rows and columns of the tile of filters, such as
             ``(4, 4)``.
-        dtype: stored type, ``"float16"`` or ``"float32"``.
+        dtype: stored type. ``"int16"``, ``"uint16"`` and ``"uint8"`` keep the integers of the
+            inputs bit for bit, with one scale factor, offset and fill value for all; what cannot
+            be kept exactly is refused. ``"auto"`` takes the narrowest of them that holds the
+            inputs, otherwise ``"float16"``; ``notes`` of the report say why.
         scale: ``"none"``, ``"auto"``, or a number by which values are divided before the cast.
         fill: what missing values become, after normalisation: ``"nan"``, a number, or
             ``"error"``.

@@ -78,6 +78,7 @@ class ConvertReport:
         inf: number of infinite values in the packed cubes.
         worst: the largest errors from the cast to float16 and from dropped bits; None for float32
             with all bits.
+        dtype: type of the packed values; empty if there was nothing to do.
         keep_bits: number of mantissa bits that were kept; None for all.
         notes: remarks on the result.
         skipped: inputs that were skipped.
@@ -98,6 +99,7 @@ class ConvertReport:
     nan: int
     inf: int
     worst: WorstError | None
+    dtype: str
     keep_bits: int | None
     notes: list[str]
     skipped: list[str]
@@ -563,6 +565,7 @@ def together(output: str, reports: Sequence[ConvertReport], before: int) -> Conv
         nan=total("nan"),
         inf=total("inf"),
         worst=worst,
+        dtype=reports[0].dtype if reports else "",
         keep_bits=reports[0].keep_bits if reports else None,
         notes=list(dict.fromkeys(note for report in reports for note in report.notes)),
         skipped=[],

@@ -99,12 +99,14 @@ class Stack:
         name: ROWSxCOLUMNSxBANDS, the group in the Zarr store.
         samples: number of cubes.
         shape: (rows, columns, bands).
-        dtype: stored type, float16 or float32.
+        dtype: stored type: float16, float32, int16, uint16 or uint8.
         wavelengths: band centres in nm, or ``None`` if unknown.
         fwhm: full widths at half maximum in nm, or ``None`` if unknown.
         scale_factor: a stored value times this, plus ``add_offset``, is the physical value.
         add_offset: see ``scale_factor``.
-        stats: per-band statistics, or ``None`` if they were not recorded.
+        fill_value: the stored integer that marks missing values; ``None`` for floats, and if no
+            value is missing.
+        stats: per-band statistics of the stored values, or ``None`` if they were not recorded.
         split_stats: per-band statistics of each split, by the split's name, if recorded.
         masks: masks by name.
         targets: targets by name.
@@ -121,6 +123,7 @@ class Stack:
     fwhm: Floats | None
     scale_factor: float
     add_offset: float
+    fill_value: int | None
     stats: Stats | None
     split_stats: dict[str, Stats]
     masks: dict[str, Mask]
@@ -173,6 +176,7 @@ def read_stack(values: dict[str, Any]) -> Stack:
         fwhm=floats("fwhm"),
         scale_factor=values["scale_factor"],
         add_offset=values["add_offset"],
+        fill_value=values["fill_value"],
         stats=stats,
         split_stats={name: read_stats(one) for name, one in values["split_stats"].items()},
         masks={mask.name: mask for mask in masks},

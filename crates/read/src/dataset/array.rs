@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use hsipack_format::codec;
 use hsipack_format::metadata::Role;
 use hsipack_format::shard::{ChunkSpan, ShardIndex};
-use hsipack_format::{Command, CubeShape, DType, Error, ErrorKind, Grid, Opt, remedy};
+use hsipack_format::{Command, CubeShape, Error, ErrorKind, Grid, Opt, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::remote::is_url;
 use hsipack_store::{bounded_read, memory};
@@ -146,10 +146,6 @@ impl<'a> ArrayRef<'a> {
 
     pub(crate) fn grid(&self) -> &'a Grid {
         self.chunks.grid()
-    }
-
-    pub(crate) fn dtype(&self) -> DType {
-        self.chunks.meta().dtype
     }
 
     /// The number of chunks of all its cubes.

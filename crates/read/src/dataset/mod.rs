@@ -7,6 +7,7 @@
 //! | `boxes.rs` | boxes around objects |
 //! | `files.rs` | the open files of one array, and which chunks were verified |
 //! | `array.rs` | the stored chunks of one array: shards, indexes, decoding |
+//! | `integers.rs` | images that are stored as integers: their form in batches, and the loop that converts them |
 //! | `access.rs` | random access to cubes, crops and masks |
 //! | `load.rs` | the same, into new arrays |
 //! | `patches.rs` | windows around labelled pixels |
@@ -19,6 +20,7 @@ mod access;
 pub(crate) mod array;
 mod boxes;
 pub(crate) mod files;
+pub(crate) mod integers;
 mod labels;
 mod load;
 mod new_ids;
@@ -31,6 +33,7 @@ mod shards;
 pub use access::Cube;
 pub use boxes::Boxes;
 pub use hsipack_format::statistics::BandStatistics;
+pub use integers::{FloatType, Integers};
 pub use labels::{ClassCount, Labels};
 pub use load::read_array;
 pub(crate) use new_ids::IdTable;

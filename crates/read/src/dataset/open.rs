@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hsipack_augment::array::Pool;
+use hsipack_format::metadata::Scaling;
 use hsipack_format::statistics::BandStatistics;
-use hsipack_format::{Error, ErrorKind, Samples};
+use hsipack_format::{DType, Error, ErrorKind, Samples};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::folder;
 use hsipack_store::local_cache::{CachedDataset, LocalCache};
@@ -13,6 +14,7 @@ use hsipack_store::paths;
 use hsipack_store::remote::is_url;
 
 use super::files::Files;
+use super::integers::Integers;
 use super::labels::Labels;
 use crate::Result;
 use crate::store::{Store, StoreKind, Traffic};
@@ -55,9 +57,14 @@ pub struct OpenOptions {
 /// An open packed dataset. Cloning it is cheap and shares everything. All methods may be called from many threads.
 ///
 /// Values come as stored: `float16` (or `float32` if packed so), little-endian, (row, column, band). Physical
-/// values are stored values × [`scale_factor`](Self::scale_factor) + [`add_offset`](Self::add_offset).
+/// values are stored values × [`scale_factor`](Self::scale_factor) + [`add_offset`](Self::add_offset). Images that are
+/// stored as integers come as physical values of `float16`, with scale factor 1 and offset 0, or in another form
+/// ([`with_integers`](Self::with_integers)).
 #[derive(Clone, Debug)]
-pub struct Dataset(Arc<Inner>);
+pub struct Dataset {
+    inner: Arc<Inner>,
+    integers: Integers,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -129,17 +136,65 @@ impl Dataset {
             verify => verify,
         };
         let memory = Arc::new(Pool::of_one());
-        Ok(Self(Arc::new(Inner { packed, files, labels, store, local_cache, verify, memory })))
+        let inner = Inner { packed, files, labels, store, local_cache, verify, memory };
+        Ok(Self { inner: Arc::new(inner), integers: Integers::default() })
+    }
+
+    /// The same dataset, which delivers images that are stored as integers in this form.
+    #[must_use]
+    pub fn with_integers(mut self, integers: Integers) -> Self {
+        self.integers = integers;
+        self
+    }
+
+    /// The form in which images come that are stored as integers.
+    pub fn integers(&self) -> Integers {
+        self.integers
+    }
+
+    /// Whether images of a stack are stored as integers, and are converted before they are delivered.
+    pub fn converts(&self, stack: usize) -> bool {
+        stack < self.stacks().len() && self.image(stack).conversion().is_some()
+    }
+
+    /// The type of the images of a stack, as they are delivered.
+    pub fn image_type(&self, stack: usize) -> Option<DType> {
+        (stack < self.stacks().len()).then(|| self.image(stack).dtype())
+    }
+
+    /// Whether float16 holds the greatest values of a stack, as far as its statistics say.
+    pub fn fits_float16(&self, stack: usize) -> bool {
+        let statistics = self.statistics(stack);
+        let mut ends = statistics.iter().flat_map(|bands| bands.min.iter().chain(&bands.max));
+        ends.all(|value| value.is_nan() || value.abs() <= f64::from(half::f16::MAX))
+    }
+
+    /// From the values of a stack that are delivered to physical values.
+    fn scaling(&self, stack: usize) -> Scaling {
+        let is_physical = matches!(self.integers, Integers::Physical(_)) && self.converts(stack);
+        match self.stacks().get(stack) {
+            Some(stack) if !is_physical => stack.image.scaling(),
+            _ => Scaling::NONE,
+        }
+    }
+
+    /// From statistics of stored values to those of values that are delivered.
+    fn delivered(&self, stack: usize, statistics: BandStatistics) -> BandStatistics {
+        let scaling = self.stacks()[stack].image.scaling();
+        match matches!(self.integers, Integers::Physical(_)) && self.converts(stack) {
+            true => statistics.scaled(scaling.factor, scaling.offset),
+            false => statistics,
+        }
     }
 
     /// The path of the dataset from the root of the file system, or its URL.
     pub fn path(&self) -> &Path {
-        self.0.packed.path()
+        self.inner.packed.path()
     }
 
     /// Number of samples.
     pub fn len(&self) -> usize {
-        self.0.packed.samples().len()
+        self.inner.packed.samples().len()
     }
 
     /// Bytes of all decoded chunks, of images, masks and companions: the most that a cache of decoded chunks can take.
@@ -158,12 +213,12 @@ impl Dataset {
 
     /// All samples in order, with the columns of the user's table.
     pub fn samples(&self) -> &Samples {
-        self.0.packed.samples()
+        self.inner.packed.samples()
     }
 
     /// Splits, groups and labels.
     pub fn labels(&self) -> &Labels {
-        &self.0.labels
+        &self.inner.labels
     }
 
     /// The samples of `ids` that are in one of these splits, in the order of `ids`.
@@ -179,7 +234,7 @@ impl Dataset {
 
     /// The stacks: cubes of one shape, their masks, wavelengths and attributes.
     pub fn stacks(&self) -> &[hsipack_store::Stack] {
-        self.0.packed.stacks()
+        self.inner.packed.stacks()
     }
 
     /// The stack that holds sample `sample`, as its place in [`stacks`](Self::stacks).
@@ -200,21 +255,25 @@ impl Dataset {
         self.stacks().get(stack)?.wavelength.as_deref()
     }
 
-    /// The factor from stored values of a stack to physical ones.
+    /// The factor from values of a stack, as they are delivered, to physical ones.
     pub fn scale_factor(&self, stack: usize) -> f64 {
-        self.stacks().get(stack).map_or(1.0, |stack| stack.image.scale_factor())
+        self.scaling(stack).factor
     }
 
-    /// Per-band statistics of a stack's stored values, if they are recorded.
+    /// Per-band statistics of a stack's values, as they are delivered, if they are recorded.
     pub fn statistics(&self, stack: usize) -> Option<BandStatistics> {
-        self.stacks().get(stack)?.image.meta().statistics().ok()
+        let statistics = self.stacks().get(stack)?.image.meta().statistics().ok()?;
+        Some(self.delivered(stack, statistics))
     }
 
-    /// Per-band statistics of a stack's stored values for each split, in the order of the splits' names, if they are
-    /// recorded.
+    /// Per-band statistics of a stack's values, as they are delivered, for each split, in the order of the splits' names, if
+    /// they are recorded.
     pub fn split_statistics(&self, stack: usize) -> Vec<(String, BandStatistics)> {
-        let stack = self.stacks().get(stack);
-        stack.and_then(|stack| stack.image.meta().split_statistics().ok()).unwrap_or_default()
+        let Some(image) = self.stacks().get(stack).map(|stack| &stack.image) else {
+            return Vec::new();
+        };
+        let splits = image.meta().split_statistics().unwrap_or_default().into_iter();
+        splits.map(|(split, statistics)| (split, self.delivered(stack, statistics))).collect()
     }
 
     /// The bad-band list of a stack, if its sources had one: whether each band is good.
@@ -229,24 +288,24 @@ impl Dataset {
         mask.map_or(Vec::new(), |mask| mask.meta().mask_meaning().layers)
     }
 
-    /// The offset of a stack: physical values are stored values × [`scale_factor`](Self::scale_factor) + this.
+    /// The offset of a stack: physical values are delivered values × [`scale_factor`](Self::scale_factor) + this.
     pub fn add_offset(&self, stack: usize) -> f64 {
-        self.stacks().get(stack).map_or(0.0, |stack| stack.image.add_offset())
+        self.scaling(stack).offset
     }
 
     /// Two datasets with equal fingerprints have equal metadata.
     pub fn fingerprint(&self) -> &str {
-        self.0.packed.fingerprint()
+        self.inner.packed.fingerprint()
     }
 
     /// Whether this is the dataset as it was before cubes or masks were added.
     pub fn is_past(&self) -> bool {
-        self.0.packed.is_past()
+        self.inner.packed.is_past()
     }
 
     /// The number of samples that the dataset had when its fingerprint was this one; `None` if it never had it.
     pub fn samples_at(&self, fingerprint: &str) -> Option<usize> {
-        self.0.packed.samples_at(fingerprint)
+        self.inner.packed.samples_at(fingerprint)
     }
 
     /// Checks that the path still holds this dataset. Samples that were appended since do not matter: this dataset keeps
@@ -255,21 +314,21 @@ impl Dataset {
     /// # Errors
     /// If the dataset was replaced by another one, or removed, since it was opened.
     pub fn check_unchanged(&self) -> Result<()> {
-        self.0.packed.folder().check()
+        self.inner.packed.folder().check()
     }
 
     /// The files of array `array` of a stack.
     pub(super) fn files(&self, stack: usize, array: usize) -> &Files {
-        &self.0.files[stack][array]
+        &self.inner.files[stack][array]
     }
 
     /// The dataset's folder, where files are opened.
     pub(super) fn folder(&self) -> &folder::Folder {
-        self.0.packed.folder()
+        self.inner.packed.folder()
     }
 
     pub(super) fn may_lack_files(&self) -> bool {
-        self.0.packed.may_lack_files()
+        self.inner.packed.may_lack_files()
     }
 
     /// Requests to the server for shards so far; `None` for a dataset on this machine.
@@ -279,19 +338,19 @@ impl Dataset {
 
     /// The dataset's cache on the local disk, if it has one.
     pub fn local_cache(&self) -> Option<&CachedDataset> {
-        self.0.local_cache.as_deref()
+        self.inner.local_cache.as_deref()
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
-        &*self.0.store
+        &*self.inner.store
     }
 
     pub(crate) fn verify(&self) -> Verify {
-        self.0.verify
+        self.inner.verify
     }
 
     /// Memory for images that are read by themselves.
     pub(super) fn memory(&self) -> &Arc<Pool> {
-        &self.0.memory
+        &self.inner.memory
     }
 }

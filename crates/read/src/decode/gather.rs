@@ -7,6 +7,7 @@
 use super::{Decoder, Meter};
 use crate::cache::Cache;
 use crate::dataset::array::ArrayRef;
+use crate::dataset::integers::Conversion;
 use crate::plan::Window;
 use crate::shuffle_buffer::{BufferedChunk, ShuffleBuffer};
 
@@ -28,7 +29,9 @@ pub(crate) struct Gather<'a> {
     /// Rows and columns of a chunk, as 32-bit numbers because processors divide these in half the time.
     tile: (u32, u32),
     across: usize,
+    /// Bytes of a pixel as it is stored.
     pixel_bytes: usize,
+    conversion: Option<Conversion>,
 }
 
 impl<'a> Decoder<'a> {
@@ -51,7 +54,8 @@ impl<'a> Decoder<'a> {
             columns: shape.columns,
             tile: (side(grid.tile().rows)?, side(grid.tile().columns)?),
             across: grid.across(),
-            pixel_bytes: shape.bands * array.dtype().size(),
+            pixel_bytes: shape.bands * array.stored_dtype().size(),
+            conversion: array.conversion(),
         })
     }
 }
@@ -82,11 +86,21 @@ impl Gather<'_> {
                 window.columns as usize * self.pixel_bytes,
                 self.tile.1 as usize * self.pixel_bytes,
             );
-            let (out, after) = rest.split_at_mut(row_bytes * window.rows as usize);
+            let row_of = |row: usize| &chunk[start + row * pitch..][..row_bytes];
+            let Some(conversion) = &self.conversion else {
+                let (out, after) = rest.split_at_mut(row_bytes * window.rows as usize);
+                rest = after;
+                for (row, out) in out.chunks_exact_mut(row_bytes).enumerate() {
+                    out.copy_from_slice(row_of(row));
+                }
+                copied += 1;
+                continue;
+            };
+            let width = conversion.converted_bytes(row_bytes);
+            let (out, after) = rest.split_at_mut(width * window.rows as usize);
             rest = after;
-            for (row, out) in out.chunks_exact_mut(row_bytes).enumerate() {
-                let from = start + row * pitch;
-                out.copy_from_slice(&chunk[from..from + row_bytes]);
+            for (row, out) in out.chunks_exact_mut(width).enumerate() {
+                conversion.run(row_of(row), out);
             }
             copied += 1;
         }

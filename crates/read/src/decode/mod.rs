@@ -44,6 +44,8 @@ pub(crate) struct Scratch {
     read: ReadBuffer,
     /// A decoded chunk, aligned for every element type.
     decoded: Vec<u64>,
+    /// Integers that are converted to the values of a part.
+    integers: Vec<u8>,
     edge: padded::Edge,
     /// Measurements since the meter was last read.
     pub meter: Meter,
@@ -161,15 +163,41 @@ impl Decoder<'_> {
         };
         // Taken out, because decoding chunks needs the rest of the scratch.
         let mut decoded = std::mem::take(&mut scratch.decoded);
+        let mut integers = std::mem::take(&mut scratch.integers);
         let mut chunks = CubeChunks { decoder: self, array, index, scratch, held: None };
-        let element = array.dtype().size();
-        let done = rows::take(array.grid(), element, &part, &mut chunks, &mut decoded, out);
-        scratch.decoded = decoded;
+        let element = array.stored_dtype().size();
+        let done = match array.conversion() {
+            None => rows::take(array.grid(), element, &part, &mut chunks, &mut decoded, out),
+            Some(conversion) => conversion.fill(out, &mut integers, &mut |stored| {
+                rows::take(array.grid(), element, &part, &mut chunks, &mut decoded, stored)
+            }),
+        };
+        (scratch.decoded, scratch.integers) = (decoded, integers);
+        done
+    }
+
+    /// Reads a whole chunk into `out`, which it fills, as its values are delivered.
+    pub(crate) fn delivered_chunk(
+        &self,
+        array: ArrayRef<'_>,
+        index: usize,
+        chunk: usize,
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let Some(conversion) = array.conversion() else {
+            return self.chunk(array, index, chunk, out, scratch);
+        };
+        let mut integers = std::mem::take(&mut scratch.integers);
+        let done = conversion.fill(out, &mut integers, &mut |stored| {
+            self.chunk(array, index, chunk, stored, scratch)
+        });
+        scratch.integers = integers;
         done
     }
 
     /// Decodes a whole chunk into `out`, which it fills.
-    pub(crate) fn chunk(
+    fn chunk(
         &self,
         array: ArrayRef<'_>,
         index: usize,

@@ -156,6 +156,9 @@ pub(crate) fn fill(array: ArrayRef<'_>, pad: Pad) -> ([u8; 8], usize) {
     match array.dtype() {
         DType::F16 => bytes[..2].copy_from_slice(&f16::from_f64(value).to_le_bytes()),
         DType::F32 => bytes[..4].copy_from_slice(&(value as f32).to_le_bytes()),
+        DType::U8 => bytes[0] = value as u8,
+        DType::U16 => bytes[..2].copy_from_slice(&(value as u16).to_le_bytes()),
+        DType::I16 => bytes[..2].copy_from_slice(&(value as i16).to_le_bytes()),
         _ => {}
     }
     (bytes, array.dtype().size())

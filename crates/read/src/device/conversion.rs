@@ -53,7 +53,8 @@ pub(super) type Tensors<T> = (T, Vec<(String, T)>);
 #[derive(Debug)]
 struct Stack {
     name: String,
-    /// Element type of the stored images.
+    number: usize,
+    /// Element type of the images in a slot.
     stored: ElementType,
     /// The split whose statistics standardise the stack; `None` if they are those of all samples.
     split: Option<String>,
@@ -75,10 +76,6 @@ struct Mask {
 
 impl Conversion {
     pub(super) fn new(member: &Member, options: &DeviceOptions) -> Result<Self> {
-        if !options.image.is_float() {
-            return Err(Error::conflict(format!("images cannot have the type {}", options.image))
-                .with_remedy("choose float16, bfloat16, float32 or float64"));
-        }
         let mut stacks = BTreeMap::new();
         for sample in member.plan.samples() {
             let stack = member.dataset.stack_of(sample.sample)?;
@@ -86,6 +83,7 @@ impl Conversion {
                 entry.insert(Stack::new(member, options, stack)?);
             }
         }
+        stacks.values().try_for_each(|stack: &Stack| stack.check_type(member, options))?;
         let numbers: Vec<usize> = stacks.keys().copied().collect();
         let mut names = member.masks.iter().chain(&member.targets).chain(&member.images);
         if options.valid && names.any(|name| name == VALID) {
@@ -141,12 +139,23 @@ impl Conversion {
 
     /// Whether images are the stored values, with another order of axes only.
     fn is_image_view(&self) -> bool {
-        let DeviceOptions { image, physical, nan, normalization, .. } = &self.options;
+        let DeviceOptions { image, nan, normalization, .. } = &self.options;
         let is_stored = |stack: &Stack| stack.stored == *image;
-        !physical
+        !self.is_scaled()
             && nan.is_none()
             && *normalization == Normalization::None
             && self.stacks.values().all(is_stored)
+    }
+
+    /// Whether values are multiplied and added to.
+    fn is_scaled(&self) -> bool {
+        let is_scaled = |stack: &Stack| (stack.scale, stack.offset) != (1.0, 0.0);
+        self.options.physical && self.stacks.values().any(is_scaled)
+    }
+
+    /// Whether images are integers, which no augmentation computes with.
+    pub(super) fn has_integers(&self) -> bool {
+        self.stacks.values().any(|stack| !stack.stored.is_float())
     }
 
     /// Whether images and masks are the stored values, so that nothing is computed.
@@ -184,7 +193,7 @@ impl Conversion {
 
     fn image(&self, info: &BatchInfo) -> Result<ImageConversion> {
         let stacks = self.stacks_of(info)?;
-        let physical = match self.options.physical {
+        let physical = match self.is_scaled() {
             true => stacks.iter().map(|stack| [stack.scale, stack.offset]).collect(),
             false => Vec::new(),
         };
@@ -223,10 +232,11 @@ impl Stack {
         let dataset = &member.dataset;
         let (scale, offset) = (dataset.scale_factor(number), dataset.add_offset(number));
         let stored = &dataset.stacks()[number];
-        let (name, stored) = (stored.name.clone(), ElementType::from(stored.image.meta().dtype));
+        let stored_type = dataset.image_type(number).expect("a stack of the dataset");
+        let (name, stored) = (stored.name.clone(), ElementType::from(stored_type));
         let good_bands = if options.valid { good_bands(member, number) } else { Vec::new() };
         let mut stack =
-            Self { name, stored, split: None, scale, offset, figures: None, good_bands };
+            Self { name, number, stored, split: None, scale, offset, figures: None, good_bands };
         let (mean, std) = match &options.normalization {
             Normalization::Standardize => {
                 let figures;
@@ -261,6 +271,49 @@ impl Stack {
         let (mean, std) = mean.into_iter().zip(std).map(known).unzip();
         stack.figures = Some(BandFigures { mean, std });
         Ok(stack)
+    }
+
+    /// Checks the type of images.
+    ///
+    /// # Errors
+    /// If they cannot have it; if they are integers and something is to be computed with them; if they are physical values of
+    /// integers that do not fit float16.
+    fn check_type(&self, member: &Member, options: &DeviceOptions) -> Result<()> {
+        let refuse = |what: String, remedy: String| {
+            Err(Error::conflict(what).at(member.dataset.path()).with_remedy(remedy))
+        };
+        let image = options.image;
+        if !self.stored.is_float() {
+            let is_computed = options.normalization != Normalization::None
+                || options.nan.is_some()
+                || options.valid
+                || options.physical;
+            return match image == self.stored && !is_computed {
+                true => Ok(()),
+                false => refuse(
+                    format!(
+                        "stack {} has images of {}, with which nothing is computed",
+                        self.name, self.stored
+                    ),
+                    "choose float16, bfloat16, float32 or float64 as the type".to_owned(),
+                ),
+            };
+        }
+        if !image.is_float() {
+            return refuse(
+                format!("images cannot have the type {image}"),
+                "choose float16, bfloat16, float32 or float64".to_owned(),
+            );
+        }
+        let dataset = &member.dataset;
+        let is_half = self.stored == ElementType::F16 && dataset.converts(self.number);
+        match is_half && !dataset.fits_float16(self.number) {
+            true => refuse(
+                format!("stack {} has values that do not fit float16", self.name),
+                "choose float32 as the type".to_owned(),
+            ),
+            false => Ok(()),
+        }
     }
 
     /// The user's numbers, one for each band that is read.

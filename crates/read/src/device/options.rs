@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::page_cache::PageCacheBounds;
 #[cfg(feature = "clap")]
 use crate::arguments;
+use crate::dataset::{FloatType, Integers};
 use crate::{Error, Result};
 
 /// The options of a device loader: where batches are to be, and in what form.
@@ -28,7 +29,7 @@ pub struct DeviceOptions {
     #[serde(with = "device_number")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "DEVICE", value_parser = arguments::device, default_value = "cpu", help_heading = "Device"))]
     pub device: Device,
-    /// Element type of images: `F16`, `BF16`, `F32` or `F64`.
+    /// Element type of images: `F16`, `BF16`, `F32` or `F64`; or that of stored integers, which then come as they are.
     #[serde(rename = "dtype", with = "by_name")]
     #[cfg_attr(feature = "clap", arg(skip = ElementType::F16))]
     pub image: ElementType,
@@ -42,7 +43,8 @@ pub struct DeviceOptions {
     #[cfg_attr(feature = "clap", arg(skip = true))]
     pub layers: bool,
     /// Multiply by the dataset's `scale_factor` and add its `add_offset`. Physical values may be out of the range of
-    /// float16: then ask for `F32`.
+    /// float16: then ask for `F32`. Images that are stored as integers are physical values unless
+    /// [`LoaderOptions::integers`](crate::LoaderOptions::integers) says otherwise.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub physical: bool,
     /// Replace NaN by this value. This happens after normalising, in units of the normalised values, so the value is
@@ -143,6 +145,19 @@ impl DeviceOptions {
             device_cache_bytes: 0,
             page_cache: PageCacheBounds::default(),
             repeat: false,
+        }
+    }
+
+    /// The form in which the ring has images that are stored as integers: `form`, in a type for these options.
+    pub fn integers(&self, form: Integers) -> Integers {
+        let float = match self.image {
+            ElementType::F16 => FloatType::F16,
+            image if image.is_float() => FloatType::F32,
+            _ => return Integers::Stored,
+        };
+        match form {
+            Integers::Physical(_) => Integers::Physical(float),
+            Integers::Numbers(_) | Integers::Stored => Integers::Numbers(float),
         }
     }
 

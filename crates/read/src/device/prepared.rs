@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use hsipack_augment::{Device, Frame, Pipeline};
+use hsipack_format::{Opt, remedy};
 
 use super::conversion::{Conversion, is_train};
 use super::options::{DeviceOptions, Normalization};
@@ -28,12 +29,27 @@ pub struct PreparedDeviceLoader {
 /// Larger batches take memory that nobody expects.
 const SMALL: usize = 64 << 20;
 
+/// Refuses decoding on the device if images are integers that become floats.
+fn check_decoding(member: &Member) -> Result<()> {
+    let dataset = member.dataset();
+    let mut samples = member.plan().samples().iter();
+    let is_converted =
+        |sample: usize| dataset.stack_of(sample).is_ok_and(|stack| dataset.converts(stack));
+    match samples.any(|sample| is_converted(sample.sample)) {
+        false => Ok(()),
+        true => Err(Error::unsupported("the GPU does not convert integers to floats yet")
+            .at(dataset.path())
+            .with_remedy(remedy!["use ", Opt::Decode.to("host"), ", or read the stored integers"])),
+    }
+}
+
 impl PreparedDeviceLoader {
     /// Checks the options and plans the epochs. The loader will begin with epoch 0.
     ///
     /// # Errors
     /// As [`PreparedLoader::new`]; if the dataset lacks something that is asked for, such as statistics.
     pub fn new(dataset: &Dataset, options: LoaderOptions, device: DeviceOptions) -> Result<Self> {
+        let options = LoaderOptions { integers: device.integers(options.integers), ..options };
         Self::of(PreparedLoader::new(dataset, options)?, device)
     }
 
@@ -50,6 +66,9 @@ impl PreparedDeviceLoader {
             return Err(Error::conflict(what).with_remedy("give a rate above 0"));
         }
         options.check_cache(loader.options().decode == DecodePlace::Device)?;
+        if loader.options().decode == DecodePlace::Device {
+            loader.members().iter().try_for_each(check_decoding)?;
+        }
         let is_mix = loader.options().plan.is_mix;
         let standardizes = options.normalization == Normalization::Standardize;
         if loader.members().len() > 1 && standardizes && !is_mix {
@@ -86,6 +105,12 @@ impl PreparedDeviceLoader {
     /// # Errors
     /// The error that a batch would give, such as a crop that is larger than the windows.
     pub fn augmented(self, pipeline: Pipeline) -> Result<Self> {
+        let mut pairs = self.loader.members().iter().zip(&self.conversions);
+        if let Some((member, _)) = pairs.find(|(_, conversion)| conversion.has_integers()) {
+            return Err(Error::conflict("integers cannot be augmented")
+                .at(member.dataset().path())
+                .with_remedy("choose float16 or float32 as the type"));
+        }
         self.check_augmentations(&pipeline)?;
         let pipelines = self.loader.members().iter().map(|member| {
             let seed = seed_of(pipeline.seed, member.number);

@@ -51,6 +51,7 @@ impl Replay {
     /// As [`Loader::new`](crate::Loader::new), except for the memory of its ring; if the options of images contradict the
     /// dataset.
     pub fn new(dataset: &Dataset, options: LoaderOptions, device: DeviceOptions) -> Result<Self> {
+        let options = LoaderOptions { integers: device.integers(options.integers), ..options };
         let prepared = PreparedLoader::unchecked(vec![(dataset.clone(), options)], None)?;
         let device = DeviceOptions { device: Device::Cpu, ..device };
         let conversion = Conversion::new(&prepared.members()[0], &device)?;

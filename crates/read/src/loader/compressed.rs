@@ -376,7 +376,7 @@ impl Planner<'_> {
     ) -> Option<Loaded<'s>> {
         let changed = self.reader.new_ids.of(stored).is_some();
         let frame = frame(stored, index, chunk).filter(|_| self.loads_frames && !changed);
-        let values = stored.chunks.chunk_bytes() + FRAME_HEADER;
+        let values = stored.chunk_bytes() + FRAME_HEADER;
         match frame {
             Some((stored, bytes))
                 if region.kept() == Kept::Compressed || (bytes as usize) < values =>
@@ -510,7 +510,7 @@ fn read_load(
     }
     let (header, values) = out.split_at_mut(FRAME_HEADER);
     header.copy_from_slice(&copied_frame(values.len() as u32));
-    reader.decoder().chunk(array, index, load.chunk, values, scratch)?;
+    reader.decoder().delivered_chunk(array, index, load.chunk, values, scratch)?;
     if let Some(table) = reader.new_ids.of(array) {
         table.apply(array.dtype(), values);
     }

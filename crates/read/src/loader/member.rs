@@ -53,6 +53,7 @@ impl Member {
     pub(super) fn new(number: usize, dataset: &Dataset, options: LoaderOptions) -> Result<Self> {
         dataset.check_unchanged()?;
         check(&options)?;
+        let dataset = &dataset.clone().with_integers(options.integers);
         let samples = choose(dataset, &options)?;
         let masks = choose_masks(dataset, &options, &samples)?;
         let targets = choose_companions(dataset, Role::Target, &options.targets, &samples)?;

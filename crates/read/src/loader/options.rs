@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "clap")]
 use crate::arguments;
 use crate::cache::CacheKind;
-use crate::dataset::NewIds;
+use crate::dataset::{Integers, NewIds};
 use crate::packed;
 use crate::plan::{DEFAULT_BATCH_SIZE, Patches, PlanOptions, Regions, Share};
 use crate::ring::memory::MemoryOptions;
@@ -125,6 +125,11 @@ pub struct LoaderOptions {
     #[serde(with = "by_name")]
     #[cfg_attr(feature = "clap", arg(long = "skip-damaged", action = clap::ArgAction::SetTrue, value_parser = arguments::on_damage(), help_heading = "Reading"))]
     pub on_damage: OnDamage,
+    /// The form of images that are stored as integers. Device loaders take the type of their images
+    /// ([`DeviceOptions::integers`](crate::DeviceOptions::integers)).
+    #[serde(skip)]
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub integers: Integers,
     /// The last epoch is the one before this. If `None`, epochs never end.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub end_epoch: Option<u64>,
@@ -250,6 +255,7 @@ impl LoaderOptions {
             cache_bytes: 0,
             shuffle_window: ShuffleWindow::default(),
             decode: DecodePlace::default(),
+            integers: Integers::default(),
             end_epoch: None,
             trace: None,
         }

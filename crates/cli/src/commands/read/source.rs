@@ -6,8 +6,9 @@ use hsipack_format::Result;
 use hsipack_read::plan::{Item, Plan, State};
 use hsipack_read::{
     Array, ArrayView, Batch, CacheChoice, CacheTimes, DType, Dataset, Device, DeviceBatch,
-    DeviceCache, DeviceLoader, DeviceOptions, DeviceReport, ElementType, Host, Loader,
-    LoaderOptions, MemoryReport, PreparedDeviceLoader, PreparedLoader, Statistics, Workload,
+    DeviceCache, DeviceLoader, DeviceOptions, DeviceReport, ElementType, FloatType, Host, Integers,
+    Loader, LoaderOptions, MemoryReport, PreparedDeviceLoader, PreparedLoader, Statistics,
+    Workload,
 };
 
 /// A loader.
@@ -74,7 +75,7 @@ fn as_stored(dataset: &Dataset, masks: &[String], device: DeviceOptions) -> Devi
         (types.len() == 1).then(|| ElementType::from(types[0]))
     };
     let stacks = dataset.stacks();
-    let images = stacks.iter().map(|stack| stack.image.meta().dtype).collect();
+    let images = (0..stacks.len()).filter_map(|stack| dataset.image_type(stack)).collect();
     let of_masks = stacks.iter().flat_map(|stack| masks.iter().filter_map(|name| stack.mask(name)));
     let masks = same(of_masks.map(|mask| mask.meta().dtype).collect());
     let image = same(images).filter(|element| element.is_float()).unwrap_or(device.image);
@@ -92,6 +93,9 @@ impl Source {
         device: DeviceOptions,
         saved: Option<&State>,
     ) -> Result<Self> {
+        let fits = (0..dataset.stacks().len()).all(|stack| dataset.fits_float16(stack));
+        let float = if fits { FloatType::F16 } else { FloatType::F32 };
+        let options = LoaderOptions { integers: Integers::Physical(float), ..options };
         let prepared = PreparedLoader::new(dataset, options)?;
         let prepared = match saved {
             Some(state) => prepared.resumed(state)?,
@@ -102,7 +106,7 @@ impl Source {
         }
         let is_cpu = device.device == Device::Cpu;
         let keeps = !matches!(device.device_cache, DeviceCache::Auto | DeviceCache::None);
-        let device = as_stored(dataset, prepared.masks(), device);
+        let device = as_stored(prepared.dataset(), prepared.masks(), device);
         let loader = PreparedDeviceLoader::of(prepared.clone(), device)?;
         // Without a device to keep samples on, starting says so.
         if is_cpu && !keeps {

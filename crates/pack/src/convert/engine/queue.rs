@@ -267,7 +267,8 @@ pub(super) fn open(
         source,
         grid: stack.grid,
         codec: stack.codec,
-        dtype: values.dtype,
+        dtype: values.dtype(),
+        missing: stack.missing,
         turn: Mutex::new(()),
     })
 }

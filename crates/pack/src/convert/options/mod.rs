@@ -46,8 +46,10 @@ use self::layout::at_least_1;
 pub use self::layout::{BandGroup, ChunkShape, LayoutOptions};
 pub use self::mask::{MaskColors, MaskOption};
 pub(crate) use self::mask::{check_array_name, check_mask_name};
-pub use self::values::{BandSelection, Fill, KeepBits, Normalize, Reference, Scale, ValueOptions};
-use self::values::{DTYPES, LATER_VALUES};
+use self::values::LATER_VALUES;
+pub use self::values::{
+    BandSelection, Fill, KeepBits, Normalize, PackedType, Reference, Scale, ValueOptions,
+};
 pub(crate) use self::words::{one_or_several, words};
 #[cfg(feature = "clap")]
 use super::arguments;
@@ -435,10 +437,10 @@ impl ConvertOptions {
             return Err(Error::conflict(format!("{option} without {}", Opt::Mask))
                 .with_remedy(remedy!["give the paths of the masks with ", Opt::Mask]));
         }
-        if !DTYPES.contains(&self.values.dtype) {
-            return conflict("the type is neither float16 nor float32", "choose one of them");
+        if !self.values.dtype().is_float() {
+            self.values.check_unchanged()?;
         }
-        self.values.keep_bits.check(self.values.dtype)?;
+        self.values.keep_bits.check(self.values.dtype())?;
         if self.layout.level > 9 {
             return conflict("the compression level is above 9", "give 0 to 9");
         }

@@ -8,8 +8,8 @@ use std::str::FromStr;
 
 #[cfg(feature = "clap")]
 use hsipack_format::arguments::one_of;
-use hsipack_format::names::{self, by_name};
-use hsipack_format::{DType, Error, Opt, Result, SpectralNorm};
+use hsipack_format::names::by_name;
+use hsipack_format::{DType, Error, Opt, Result, SpectralNorm, remedy};
 use hsipack_source::{Axes, Mosaic};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Map, Value};
@@ -54,6 +54,52 @@ impl FromStr for Scale {
                     .with_remedy(format!("give {SCALES}"))
             }),
         }
+    }
+}
+
+/// Type of packed values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PackedType {
+    /// Half precision.
+    #[default]
+    F16,
+    /// Single precision.
+    F32,
+    /// The integers of the inputs, as they are.
+    I16,
+    /// The integers of the inputs, as they are.
+    U16,
+    /// The integers of the inputs, as they are.
+    U8,
+    /// The narrowest integer type that holds the values of all inputs exactly; float16 if there is none. The plan chooses
+    /// it, and the dataset records the type.
+    Auto,
+}
+
+hsipack_format::option_names!(PackedType, "dtype", {
+    F16 => "float16",
+    F32 => "float32",
+    I16 => "int16",
+    U16 => "uint16",
+    U8 => "uint8",
+    Auto => "auto",
+});
+
+impl PackedType {
+    /// The element type. Before a plan chooses it, cubes are planned as float16.
+    pub const fn dtype(self) -> DType {
+        match self {
+            Self::F16 | Self::Auto => DType::F16,
+            Self::F32 => DType::F32,
+            Self::I16 => DType::I16,
+            Self::U16 => DType::U16,
+            Self::U8 => DType::U8,
+        }
+    }
+
+    /// The packed type with this element type; `None` if values are never packed so.
+    pub fn of(dtype: DType) -> Option<Self> {
+        Self::ALL.into_iter().find(|packed| packed.dtype() == dtype)
     }
 }
 
@@ -258,9 +304,13 @@ from_words! {
 #[serde(default)]
 pub struct ValueOptions {
     /// Type of the packed values
-    #[serde(serialize_with = "by_name::serialize", deserialize_with = "dtype")]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "TYPE", value_parser = one_of(&DTYPES), default_value_t = DType::F16, display_order = 21))]
-    pub dtype: DType,
+    ///
+    /// int16, uint16 and uint8 keep the integers of the inputs bit for bit, with one scale factor, offset and fill value for
+    /// all; what cannot be kept exactly is refused. auto takes the narrowest of them that holds the inputs, otherwise
+    /// float16, and says why.
+    #[serde(with = "by_name")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TYPE", value_parser = one_of(&PackedType::ALL), default_value_t = PackedType::F16, display_order = 21))]
+    pub dtype: PackedType,
     /// Divide values by this factor before the cast. It is recorded as scale_factor, so that readers undo it
     ///
     /// auto takes a power of two for each cube shape, which is 1 unless values exceed 65504 or stay below 1/16. It reads
@@ -364,13 +414,10 @@ pub struct ValueOptions {
 /// Options of values that recipes omit if they are not used.
 pub(super) const LATER_VALUES: [&str; 4] = ["header", "band_centers", "bands_from", "mosaic"];
 
-/// The types of packed values.
-pub(super) const DTYPES: [DType; 2] = [DType::F16, DType::F32];
-
 impl Default for ValueOptions {
     fn default() -> Self {
         Self {
-            dtype: DType::F16,
+            dtype: PackedType::F16,
             scale: Scale::None,
             fill: Fill::Nan,
             nodata: None,
@@ -423,6 +470,38 @@ impl ValueOptions {
         serde_json::from_value(options.collect::<Map<_, _>>().into())
     }
 
+    /// Checks that the options change no number of the inputs, so that integers can be packed as they are.
+    ///
+    /// # Errors
+    /// If one of them does; the error names it.
+    pub(crate) fn check_unchanged(&self) -> Result<()> {
+        let changes = [
+            (Opt::Scale, matches!(self.scale, Scale::Factor(_))),
+            (Opt::Fill, matches!(self.fill, Fill::Value(_))),
+            (Opt::KeepBits, self.keep_bits != KeepBits::All),
+            (Opt::Normalize, self.normalize != Normalize::None),
+            (Opt::White, self.white.is_some()),
+            (Opt::Dark, self.dark.is_some()),
+        ];
+        match changes.into_iter().find(|(_, is_given)| *is_given) {
+            None => Ok(()),
+            Some((option, _)) => Err(Error::conflict(format!(
+                "{option} changes values, and integers are packed as they are"
+            ))
+            .with_remedy(remedy![
+                "leave out ",
+                option,
+                ", or pass ",
+                Opt::Dtype.to("float16")
+            ])),
+        }
+    }
+
+    /// Element type of the packed values.
+    pub fn dtype(&self) -> DType {
+        self.dtype.dtype()
+    }
+
     /// The order of axes that the user gives.
     ///
     /// # Errors
@@ -453,12 +532,6 @@ fn nodata<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<f64>
         }
         other => Err(de::Error::custom(format!("{other} is not a number"))),
     }
-}
-
-fn dtype<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<DType, D::Error> {
-    let name = String::deserialize(from)?;
-    names::value("dtype", &name, &DTYPES, DType::name)
-        .map_err(|error| names::refused(&name, &error))
 }
 
 #[cfg(test)]

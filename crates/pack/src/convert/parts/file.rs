@@ -23,7 +23,8 @@ use crate::convert::companions::PlannedCompanion;
 use crate::convert::masks::MaskGroup;
 use crate::convert::metadata::CREATED_BY;
 use crate::convert::options::{
-    BandGroup, ChunkShape, ConvertOptions, KeepBits, LayoutOptions, MaskOption, Mode, ValueOptions,
+    BandGroup, ChunkShape, ConvertOptions, KeepBits, LayoutOptions, MaskOption, Mode, PackedType,
+    ValueOptions,
 };
 use crate::convert::options::{CompanionOption, FitMethod};
 use crate::convert::plan::{Description, OwnInfo, Plan, PlannedMask, PlannedSample, PlannedStack};
@@ -53,6 +54,8 @@ pub(super) struct PlanFile<'a> {
     masks: Vec<MaskGroup>,
     companions: Vec<CompanionOption>,
     split_stats: bool,
+    #[serde(with = "by_name")]
+    dtype: PackedType,
     keep_bits: KeepBits,
     information: Option<Information>,
     notes: Vec<String>,
@@ -136,6 +139,8 @@ struct StackRecord {
     samples: Vec<usize>,
     existing: usize,
     scale: f64,
+    offset: f64,
+    missing: Option<i64>,
     wavelength: Option<Vec<Number>>,
     fwhm: Option<Vec<Number>>,
     good_bands: Option<Vec<bool>>,
@@ -325,6 +330,8 @@ impl From<&PlannedStack> for StackRecord {
             samples: stack.samples.clone(),
             existing: stack.existing,
             scale: stack.scale,
+            offset: stack.offset,
+            missing: stack.missing,
             wavelength: numbers(&stack.wavelength),
             fwhm: numbers(&stack.fwhm),
             good_bands: stack.good_bands.clone(),
@@ -344,6 +351,8 @@ impl StackRecord {
             samples: self.samples,
             existing: self.existing,
             scale: self.scale,
+            offset: self.offset,
+            missing: self.missing,
             wavelength: reals(self.wavelength),
             fwhm: reals(self.fwhm),
             good_bands: self.good_bands,
@@ -512,6 +521,7 @@ impl<'a> PlanFile<'a> {
             masks: plan.masks.clone(),
             companions: plan.companions.clone(),
             split_stats: plan.split_stats,
+            dtype: plan.dtype,
             keep_bits: plan.keep_bits,
             information: plan.information.clone(),
             notes: plan.notes.clone(),
@@ -606,6 +616,7 @@ impl<'a> PlanFile<'a> {
             masks: self.masks,
             companions: self.companions,
             split_stats: self.split_stats,
+            dtype: self.dtype,
             keep_bits: self.keep_bits,
             information: self.information,
             notes: self.notes,

@@ -10,7 +10,7 @@ use hsipack_store::{Dataset, Stack};
 use super::{PlannedMask, PlannedStack, bits};
 use crate::convert::companions::PlannedCompanion;
 use crate::convert::masks::MaskGroup;
-use crate::convert::options::{ConvertOptions, KeepBits, Mode, ValueOptions};
+use crate::convert::options::{ConvertOptions, KeepBits, Mode, PackedType, ValueOptions};
 use crate::precision;
 use crate::validate::recipe;
 
@@ -57,6 +57,8 @@ pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedSta
         codec: codec(&stack.image)?,
         existing: stack.image.len(),
         scale: stack.image.scale_factor(),
+        offset: stack.image.add_offset(),
+        missing: stack.image.meta().missing(),
         wavelength: stack.wavelength.clone(),
         fwhm: stack.fwhm.clone(),
         good_bands: notes.good_bands,
@@ -142,7 +144,9 @@ pub(super) fn calibration_note(ours: &ValueOptions, theirs: &ValueOptions) -> Op
 /// bits, or its values have an `add_offset`, which packing never writes.
 pub fn check_append(options: &ConvertOptions, base: &Dataset) -> Result<()> {
     debug_assert!(options.mode != Mode::CREATE);
-    if let Some(stack) = base.stacks().iter().find(|stack| stack.image.add_offset() != 0.0) {
+    let is_shifted_float =
+        |stack: &&Stack| stack.image.add_offset() != 0.0 && stack.image.meta().dtype.is_float();
+    if let Some(stack) = base.stacks().iter().find(is_shifted_float) {
         return Err(Error::unsupported(format!(
             "values of the dataset have an add_offset ({}), but values of new cubes would have none",
             stack.image.add_offset()
@@ -150,11 +154,15 @@ pub fn check_append(options: &ConvertOptions, base: &Dataset) -> Result<()> {
         .at(stack.image.folder())
         .with_remedy("pack the new cubes as a separate dataset"));
     }
-    match base.stacks().iter().find(|stack| stack.image.meta().dtype != options.values.dtype) {
+    let is_other = |stack: &&Stack| {
+        options.values.dtype != PackedType::Auto
+            && stack.image.meta().dtype != options.values.dtype()
+    };
+    match base.stacks().iter().find(is_other) {
         Some(stack) => Err(Error::conflict(format!(
             "the dataset holds {}, but {} is requested",
             stack.image.meta().dtype,
-            options.values.dtype
+            options.values.dtype()
         ))
         .at(base.path())
         .with_remedy(remedy!["append with the same ", Opt::Dtype])),
@@ -195,7 +203,7 @@ fn check_meaning(options: &ConvertOptions, base: &Dataset) -> Result<()> {
 }
 
 fn check_keep_bits(options: &ConvertOptions, base: &Dataset) -> Result<()> {
-    let all = precision::mantissa_bits(options.values.dtype);
+    let all = precision::mantissa_bits(options.values.dtype());
     let theirs = bits::kept(base).unwrap_or(all);
     let asked = match options.values.keep_bits {
         KeepBits::Auto => return Ok(()),

@@ -23,7 +23,7 @@ pub(super) fn choose(
     if plan.keep_bits != KeepBits::Auto {
         return Ok(());
     }
-    let all = precision::mantissa_bits(options.values.dtype);
+    let all = precision::mantissa_bits(options.values.dtype());
     if let Some(base) = base {
         plan.keep_bits = kept(base).map_or(KeepBits::All, KeepBits::Bits);
         let kept = kept(base).unwrap_or(all);

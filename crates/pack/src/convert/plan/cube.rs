@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hsipack_format::{Error, Opt, Result, remedy};
 use hsipack_source::{
-    Axes, BandPattern, CubeInfo, OpenOptions, Source, demosaic, described, open_frame,
+    Axes, BandPattern, CubeInfo, OpenOptions, Scaling, Source, demosaic, described, open_frame,
 };
 
 use super::PlannedSample;
@@ -100,9 +100,16 @@ pub(crate) fn with_calibration(
     calibration: Option<Arc<Calibration>>,
 ) -> Transform {
     let stored = |bands| Transform { bands, ..Transform::identity(info) };
+    let dtype = values.dtype();
     let read = if values.raw_values { stored(bands) } else { Transform::physical(info, bands) };
+    if !dtype.is_float() {
+        // The scale and offset are recorded instead.
+        let as_stored = Transform { scaling: Scaling::NONE, band_scaling: None, ..read };
+        let nodata = values.nodata.or(info.ignore_value);
+        return Transform { dtype, nodata, fill: values.fill, ..as_stored };
+    }
     Transform {
-        dtype: values.dtype,
+        dtype,
         nodata: values.nodata.or(info.ignore_value),
         calibration,
         normalize: values.normalize,

@@ -122,7 +122,7 @@ impl Examiner<'_> {
         shape: CubeShape,
     ) -> Result<ExaminedCompanion> {
         let reader = CompanionReader::open(companion, cube)?;
-        let (layout, image) = (&self.options.layout, self.options.values.dtype);
+        let (layout, image) = (&self.options.layout, self.options.values.dtype());
         let dtype = reader.dtype(image);
         let tile = layout.chunk.map(|_| layout.tile(shape, image.size()));
         let per_shard = Grid::samples_for(shape, image.size(), layout.shard_size);
@@ -172,7 +172,7 @@ impl Examiner<'_> {
             class_colors.truncate((greatest as usize).saturating_add(1));
         }
         let layout = &self.options.layout;
-        let size = self.options.values.dtype.size();
+        let size = self.options.values.dtype().size();
         let flat = CubeShape { bands: 1, ..shape };
         let tile = match layout.chunk {
             Some(_) => layout.tile(shape, size),

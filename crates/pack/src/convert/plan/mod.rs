@@ -12,6 +12,7 @@ mod cube_notes;
 mod description;
 mod evidence;
 mod examine;
+mod integers;
 mod lists;
 mod pictures;
 pub(crate) mod pieces;
@@ -48,7 +49,7 @@ use self::planner::Planner;
 use self::select::Layers;
 use super::companions::PlannedCompanion;
 use super::masks::{self, MaskGroup};
-use super::options::{CompanionOption, ConvertOptions, KeepBits};
+use super::options::{CompanionOption, ConvertOptions, KeepBits, PackedType};
 use crate::input::Input;
 use crate::precision::Information;
 use crate::repeats::without_repeats;
@@ -67,6 +68,8 @@ pub struct Plan {
     pub companions: Vec<CompanionOption>,
     /// Whether statistics are recorded for each split.
     pub split_stats: bool,
+    /// Type of the values: as in the options, or the one that `auto` chooses.
+    pub dtype: PackedType,
     /// Mantissa bits that are kept: as in the options, or the number that `auto` gives.
     pub keep_bits: KeepBits,
     /// The information in the bits of the values, if it was measured (`--keep-bits auto`).
@@ -96,6 +99,7 @@ impl Plan {
     pub fn settle(&self, options: &ConvertOptions) -> ConvertOptions {
         let mut settled = options.with_bands_exclude();
         settled.values.keep_bits = self.keep_bits;
+        settled.values.dtype = self.dtype;
         settled
     }
 }
@@ -197,6 +201,10 @@ pub struct PlannedStack {
     pub existing: usize,
     /// Factor between packed and physical values.
     pub scale: f64,
+    /// Added to packed values times the factor. Floats have none.
+    pub offset: f64,
+    /// The integer that stands for missing values; `None` for floats, and if no value is missing.
+    pub missing: Option<i64>,
     /// Band centres in nm.
     pub wavelength: Option<Vec<f64>>,
     /// Full widths at half maximum in nm.
@@ -250,6 +258,26 @@ const EXAMINED_TOGETHER: usize = 128;
 /// If anything is wrong with an input or the options, as far as this can be detected without reading every value.
 pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool) -> Result<Plan> {
     options.check()?;
+    if options.values.dtype != PackedType::Auto {
+        return plan_as(options, base, stop);
+    }
+    // Planned as float16 first, because the type follows from the inputs.
+    let mut plan = plan_as(options, base, stop)?;
+    let (dtype, note) = integers::choose(&plan, options, base, stop)?;
+    let mut options = options.clone();
+    options.values.dtype = dtype;
+    if dtype.dtype().size() != DType::F16.size() {
+        plan = plan_as(&options, base, stop)?;
+    } else if !dtype.dtype().is_float() {
+        integers::settle(&mut plan, &options, base, stop)?;
+    }
+    plan.dtype = dtype;
+    plan.notes.push(note);
+    Ok(plan)
+}
+
+/// Plans a conversion to the type in the options.
+fn plan_as(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool) -> Result<Plan> {
     let options = &options.with_bands_exclude();
     let groups = masks::groups(&options.mask)?;
     let not_searched = RefCell::new(Vec::new());

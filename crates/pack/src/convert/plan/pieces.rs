@@ -8,7 +8,7 @@ use hsipack_source::{Access, RowBuffer, Source};
 
 use super::{PlannedSample, open_source};
 use crate::convert::ValueOptions;
-use crate::convert::transform::{Scratch, Transform};
+use crate::convert::transform::{Place, Scratch, Transform};
 
 /// An open planned cube.
 pub(crate) struct Opened<'a> {
@@ -63,14 +63,32 @@ impl<'a> Opened<'a> {
         room: &mut Room,
         each: &mut dyn FnMut(&[f32]),
     ) -> Result<()> {
-        self.source.read_rows(rows.clone(), &mut room.rows)?;
-        let mut hand = |_, values: &[f32]| {
+        self.read_tiles(rows, room, &mut |_, values| {
             each(values);
             Ok(())
-        };
+        })
+    }
+
+    /// The same as [`read`](Self::read), with the place of the first pixel of `values`.
+    ///
+    /// # Errors
+    /// The same as those of [`read`](Self::read), and if `each` fails.
+    pub fn read_tiles(
+        &self,
+        rows: Range<usize>,
+        room: &mut Room,
+        each: &mut dyn FnMut(Place, &[f32]) -> Result<()>,
+    ) -> Result<()> {
+        self.source.read_rows(rows.clone(), &mut room.rows)?;
         self.transform
-            .apply(&room.rows, rows.start, 0..rows.len(), &mut room.scratch, &mut hand)
+            .apply(&room.rows, rows.start, 0..rows.len(), &mut room.scratch, each)
             .map_err(|error| error.at(&self.sample.input.file))
+    }
+
+    /// The row, column and band of value `at` of a tile.
+    pub fn locate(&self, tile: Place, at: usize) -> (usize, usize, usize) {
+        let (Place { row, column }, band) = self.transform.locate(tile, at);
+        (row, column, band)
     }
 
     /// The same as [`read`](Self::read), but in double precision.

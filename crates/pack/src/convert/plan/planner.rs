@@ -67,6 +67,7 @@ impl<'a> Planner<'a> {
                 masks: with_made(masks, &made)?,
                 companions: options.companions(),
                 split_stats: true,
+                dtype: options.values.dtype,
                 keep_bits: options.values.keep_bits,
                 information: None,
                 notes: notes.collect(),
@@ -353,7 +354,7 @@ impl<'a> Planner<'a> {
         info: &CubeInfo,
         bands: &Option<Vec<usize>>,
     ) -> Result<PlannedStack> {
-        let size = self.options.values.dtype.size();
+        let size = self.options.values.dtype().size();
         let tile = self.options.layout.tile(shape, size);
         let per_shard = Grid::samples_for(shape, size, self.options.layout.shard_size);
         let group = self.options.layout.band_group(shape);
@@ -368,13 +369,15 @@ impl<'a> Planner<'a> {
         let fresh = PlannedStack {
             name: shape.to_string(),
             grid,
-            codec: self.options.layout.codec(self.options.values.dtype, grid.chunk_values()),
+            codec: self.options.layout.codec(self.options.values.dtype(), grid.chunk_values()),
             samples: Vec::new(),
             existing: 0,
             scale: match self.options.values.scale {
                 Scale::Factor(factor) => factor,
                 Scale::None | Scale::Auto => 1.0,
             },
+            offset: 0.0,
+            missing: None,
             wavelength: pick(&info.wavelength, bands),
             fwhm: pick(&info.fwhm, bands),
             good_bands: pick(&info.good_bands, bands),
@@ -562,7 +565,9 @@ impl<'a> Planner<'a> {
         self.limit_splits();
         self.share_layers()?;
         self.plan.stacks.iter_mut().for_each(size_shards);
-        if self.options.values.scale == Scale::Auto {
+        if !self.options.values.dtype().is_float() {
+            super::integers::settle(&mut self.plan, self.options, self.base, stop)?;
+        } else if self.options.values.scale == Scale::Auto {
             self.choose_scales(stop)?;
         }
         super::bits::choose(&mut self.plan, self.options, self.base, stop)?;

@@ -42,7 +42,10 @@ pub(super) fn greatest_magnitude<'a>(
 }
 
 /// Cuts a cube into reads that fit into the memory of one thread.
-fn cut<'a>(sample: &'a PlannedSample, options: &ConvertOptions) -> Result<Vec<Piece<'a>>> {
+pub(super) fn cut<'a>(
+    sample: &'a PlannedSample,
+    options: &ConvertOptions,
+) -> Result<Vec<Piece<'a>>> {
     let cube = Opened::new(sample, &options.values, 1.0)?;
     let rows = sample.shape().rows;
     let affordable = cube.source.preferred_rows(options.buffer_size / options.threads.max(1));

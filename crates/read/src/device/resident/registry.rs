@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::cubes::Cubes;
 use super::region::Region;
+use crate::dataset::Integers;
 
 /// A region that loaders may use together.
 struct Registered {
@@ -21,12 +22,14 @@ pub(super) struct Owner {
     device: usize,
     /// Path and fingerprint.
     dataset: (std::path::PathBuf, String),
+    /// The form of its images.
+    integers: Integers,
 }
 
 impl Owner {
     pub(super) fn new(device: usize, dataset: &crate::dataset::Dataset) -> Self {
-        let dataset = (dataset.path().to_owned(), dataset.fingerprint().to_owned());
-        Self { process: std::process::id(), device, dataset }
+        let of = (dataset.path().to_owned(), dataset.fingerprint().to_owned());
+        Self { process: std::process::id(), device, integers: dataset.integers(), dataset: of }
     }
 }
 

@@ -337,7 +337,7 @@ impl<'a> Request<'a> {
         let (mut all, mut largest) = (0_usize, 0);
         for key in keys {
             let array = self.array(*key);
-            let chunk = array.chunks.chunk_bytes() + NOTES;
+            let chunk = array.chunk_bytes().max(array.chunks.chunk_bytes()) + NOTES;
             all = all.saturating_add(array.grid().chunks_per_sample().saturating_mul(chunk));
             largest = largest.max(chunk);
         }
@@ -383,7 +383,8 @@ pub(crate) fn frame<'a>(
 ) -> Option<(Stored<'a>, u32)> {
     let codecs = array.chunks.meta().codecs;
     let codec = codecs.compression.filter(supports)?;
-    if usize::from(codec.typesize) != array.dtype().size() {
+    // The kernel does not convert integers.
+    if usize::from(codec.typesize) != array.dtype().size() || array.conversion().is_some() {
         return None;
     }
     let stored = array.locate(index, chunk).ok()??;
