@@ -8,7 +8,8 @@ use hsipack_source::{Access, RowBuffer, Source};
 
 use super::{PlannedSample, open_source};
 use crate::convert::ValueOptions;
-use crate::convert::transform::{Place, Scratch, Transform};
+use crate::convert::place::Place;
+use crate::convert::transform::{Scratch, Transform};
 
 /// An open planned cube.
 pub(crate) struct Opened<'a> {
