@@ -26,7 +26,7 @@ pub struct Pipeline {
 }
 
 /// Image, masks, and for each mixing augmentation the partners and shares.
-type Given = (Array, Vec<Array>, Vec<(Vec<usize>, Vec<f64>)>);
+type AugmentedParts = (Array, Vec<Array>, Vec<(Vec<usize>, Vec<f64>)>);
 
 #[pymethods]
 impl Pipeline {
@@ -54,7 +54,7 @@ impl Pipeline {
         samples: Vec<(usize, u64)>,
         threads: usize,
         through: Option<&str>,
-    ) -> PyResult<(Given, String)> {
+    ) -> PyResult<(AugmentedParts, String)> {
         let images = images(image, masks)?;
         let keys: Vec<SampleKey> =
             samples.into_iter().map(|(sample, repeat)| SampleKey { sample, repeat }).collect();
@@ -63,7 +63,7 @@ impl Pipeline {
             library.augment(&pipeline, images, epoch, &keys)
         };
         let (augmented, parameters) = self.applied(py, images, work, threads, through)?;
-        Ok((given(augmented), parameters.to_json()))
+        Ok((parts(augmented), parameters.to_json()))
     }
 
     /// Applies parameters that were drawn before.
@@ -76,14 +76,14 @@ impl Pipeline {
         parameters: &str,
         threads: usize,
         through: Option<&str>,
-    ) -> PyResult<Given> {
+    ) -> PyResult<AugmentedParts> {
         let images = images(image, masks)?;
         let parameters = Parameters::from_json(parameters).or_raise(py)?;
         let pipeline = self.pipeline.clone();
         let work = move |library: &Library, images: Images<Tensor>| {
             library.apply(&pipeline, images, &parameters).map(|augmented| (augmented, ()))
         };
-        Ok(given(self.applied(py, images, work, threads, through)?.0))
+        Ok(parts(self.applied(py, images, work, threads, through)?.0))
     }
 
     /// Refuses augmentations that move no boxes.
@@ -111,7 +111,7 @@ impl Pipeline {
         let parameters = Parameters::from_json(parameters).or_raise(py)?;
         let mut moved = boxes::taken(&samples).or_raise(py)?;
         parameters.move_boxes(&self.pipeline, &mut moved).or_raise(py)?;
-        Ok(boxes::given(py, &moved))
+        Ok(boxes::edges(py, &moved))
     }
 }
 
@@ -190,7 +190,7 @@ fn images(image: &Bound<'_, PyAny>, masks: Vec<Named<'_>>) -> PyResult<Images<Te
     Ok(Images::new(taken(image)?, masks).with_further(further))
 }
 
-fn given(augmented: Augmented<Tensor>) -> Given {
+fn parts(augmented: Augmented<Tensor>) -> AugmentedParts {
     let masks = augmented.masks.into_iter().map(|mask| Array::new(mask.labels)).collect();
     (Array::new(augmented.image), masks, pairs(augmented.mixed))
 }

@@ -20,7 +20,7 @@ pub struct LoaderBoxes {
 }
 
 /// Number of boxes of each item; left, top, right and bottom of all boxes (float64); their numbers in the dataset (int64).
-pub type Given<'py> = (Vec<usize>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+pub type BoxArrays<'py> = (Vec<usize>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
 impl LoaderBoxes {
     /// The boxes of a batch; `None` if its dataset has none.
@@ -28,7 +28,7 @@ impl LoaderBoxes {
         &self,
         py: Python<'py>,
         batch: &DeviceBatch<Library>,
-    ) -> PyResult<Option<Given<'py>>> {
+    ) -> PyResult<Option<BoxArrays<'py>>> {
         let Some(Some(table)) = self.tables.get(batch.dataset_number()) else { return Ok(None) };
         let items = batch.boxes(table, self.min_visible).or_raise(py)?;
         Ok(Some(of_items(py, &items)))
@@ -36,7 +36,7 @@ impl LoaderBoxes {
 }
 
 /// The boxes of items, in the form for Python.
-pub fn of_items<'py>(py: Python<'py>, items: &[Vec<(usize, ObjectBox)>]) -> Given<'py> {
+pub fn of_items<'py>(py: Python<'py>, items: &[Vec<(usize, ObjectBox)>]) -> BoxArrays<'py> {
     let counts = items.iter().map(Vec::len).collect();
     let all = || items.iter().flatten();
     let edges: Vec<f64> = all().flat_map(|(_, object)| object.edges).collect();
@@ -65,7 +65,7 @@ pub fn taken(samples: &[Vec<u8>]) -> Result<Vec<Vec<ObjectBox>>> {
 }
 
 /// Left, top, right, bottom and the visible share of the boxes of each sample (float64).
-pub fn given<'py>(py: Python<'py>, samples: &[Vec<ObjectBox>]) -> Vec<Bound<'py, PyBytes>> {
+pub fn edges<'py>(py: Python<'py>, samples: &[Vec<ObjectBox>]) -> Vec<Bound<'py, PyBytes>> {
     let numbers = |object: &ObjectBox| {
         let [left, top, right, bottom] = object.edges;
         [left, top, right, bottom, object.visible]

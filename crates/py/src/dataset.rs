@@ -292,12 +292,12 @@ impl Dataset {
         let samples = dataset.samples();
         let mut names = BTreeSet::from(RESERVED_KEYS);
         names.extend(samples.columns().iter().map(String::as_str));
-        let own = [
+        let optional = [
             ("split", samples.splits().different().is_empty()),
             ("group", samples.groups().different().is_empty()),
             ("label", samples.labels().different().is_empty()),
         ];
-        names.extend(own.into_iter().filter(|(_, nobody)| !*nobody).map(|(name, _)| name));
+        names.extend(optional.into_iter().filter(|(_, nobody)| !*nobody).map(|(name, _)| name));
         if !samples.have_geo() {
             names.remove("geo");
         }
@@ -332,7 +332,7 @@ impl Dataset {
         samples: Vec<usize>,
         part: Part,
         min_visible: f64,
-    ) -> PyResult<Option<boxes::Given<'py>>> {
+    ) -> PyResult<Option<boxes::BoxArrays<'py>>> {
         let Some(table) = self.boxes_of(py)? else { return Ok(None) };
         let dataset = self.get(py)?;
         let cut = |sample: &usize| {
@@ -563,6 +563,6 @@ impl Reading {
 }
 
 /// The array as a batch of one sample, with additional axes at the end.
-fn one_sample(array: &augment::Array, behind: &[usize]) -> Result<augment::Array> {
-    array.reshaped(&[&[1], array.shape(), behind].concat())
+fn one_sample(array: &augment::Array, trailing: &[usize]) -> Result<augment::Array> {
+    array.reshaped(&[&[1], array.shape(), trailing].concat())
 }

@@ -129,7 +129,9 @@ impl<'a, 'py> OfPython<'a, 'py> {
                 levels.call_method1("source", (level.name(),))
             }
             Variant::Basis(Basis::MoreThreads) => levels.call_method0("with_more_threads"),
-            Variant::Basis(Basis::Without { place }) => levels.call_method1("without", (place,)),
+            Variant::Basis(Basis::Without { place: index }) => {
+                levels.call_method1("without", (index,))
+            }
             Variant::Remedied(action) => {
                 let json = levels.py().import("json")?;
                 levels.call_method1("remedied", (json.call_method1("loads", (text(action),))?,))
@@ -174,7 +176,7 @@ impl Levels for OfPython<'_, '_> {
 
     fn can_try(&self, action: &Action) -> bool {
         let name = serde_json::to_value(action).expect("plain data")["action"].clone();
-        self.actions.iter().any(|one| name == one.as_str())
+        self.actions.iter().any(|action| name == action.as_str())
     }
 
     fn time(&mut self, variant: Variant<'_>, timer: &Timer<'_>) -> Result<Lap, Error> {

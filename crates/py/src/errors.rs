@@ -32,7 +32,7 @@ pub fn raised(py: Python<'_>, error: &Error) -> PyErr {
         [] => error.what().to_owned(),
         choices => format!("{}: {}", error.what(), choices.join(", ")),
     };
-    let made = || {
+    let exception = || {
         let about = [
             ("path", error.path().map(|path| path.display().to_string())),
             ("remedy", error.remedy().map(ToString::to_string)),
@@ -40,7 +40,7 @@ pub fn raised(py: Python<'_>, error: &Error) -> PyErr {
         let class = py.import("hsipack._errors")?.getattr(class(error.kind()))?;
         class.call((what,), Some(&about.into_py_dict(py)?))
     };
-    made().map_or_else(|failed| failed, PyErr::from_value)
+    exception().map_or_else(|failed| failed, PyErr::from_value)
 }
 
 /// The exception for an argument of the wrong type.

@@ -11,7 +11,7 @@
 //! - where Rust begins or ends to call Python code ([`calling`], [`attached`]).
 //!
 //! `end_calls` waits until nobody is between these places and holds or awaits the interpreter: a thread whose call is
-//! returning, or a function of the user that was called from Rust. It waits for [`PATIENCE`] at most. If such a function
+//! returning, or a function of the user that was called from Rust. It waits for [`MAX_WAIT`] at most. If such a function
 //! takes longer, [`Hanging`] stops its thread where Python unwinds it. This works on most systems, but not on all.
 //!
 //! A call may be nested: work without the interpreter calls torch, which releases the interpreter in turn. Only the
@@ -31,7 +31,7 @@ use pyo3::marker::Ungil;
 use pyo3::prelude::*;
 
 /// Maximum time that the end of the process waits for calls.
-const PATIENCE: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 /// How long a thread is stopped if the process does not end.
 const REPRIEVE: Duration = Duration::from_secs(10);
 /// Interval at which waiting threads look again.
@@ -125,7 +125,7 @@ pub fn end_calls(py: Python<'_>) {
     ENDS.set(true);
     ENDING.store(std::process::id(), Ordering::SeqCst);
     py.detach(|| {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + MAX_WAIT;
         while active() > COUNTED.get() && Instant::now() < end {
             thread::sleep(INTERVAL);
         }

@@ -24,7 +24,7 @@ use crate::dataset::Dataset;
 use crate::errors::OrRaise;
 use crate::exit::{detached, pause};
 use crate::settings::Settings;
-use crate::task::{LOOK, Task, Worker, patiently};
+use crate::task::{POLL_INTERVAL, Task, Worker, patiently};
 use crate::torch::Library;
 
 /// A device loader. It takes memory and starts threads when the first batch is asked for.
@@ -83,7 +83,7 @@ struct Source {
     /// `None` once it was closed as the process ends.
     loader: Mutex<Option<DeviceLoader<Library>>>,
     /// A finished step that no call has returned yet: a signal handler raised, or the process ends.
-    made: Mutex<Option<Step>>,
+    finished_step: Mutex<Option<Step>>,
     /// Set when nobody waits for the batch in preparation any more.
     cancelled: AtomicBool,
     /// Set when the loader is closed.
@@ -129,14 +129,14 @@ impl Source {
                 Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
             }
         };
-        drop(lock(&self.made).take());
+        drop(lock(&self.finished_step).take());
         drop(loader.take());
     }
 
     /// Makes a step, and keeps it until it is taken or this is closed. So a thread that is stopped does not keep it.
     fn make(&self) {
         let mut loader = lock(&self.loader);
-        *lock(&self.made) = Some(self.step_of(&mut loader));
+        *lock(&self.finished_step) = Some(self.step_of(&mut loader));
     }
 
     /// The next batch, if it comes within a short time.
@@ -146,7 +146,7 @@ impl Source {
 
     fn step_of(&self, loader: &mut Option<DeviceLoader<Library>>) -> Step {
         let Some(loader) = loader else { return Step::Waiting };
-        match loader.next_within(LOOK) {
+        match loader.next_within(POLL_INTERVAL) {
             None => Step::End(loader.state()),
             Some(Ok(None)) => Step::Waiting,
             Some(Ok(Some(batch))) => Step::Batch(Box::new(batch), loader.state()),
@@ -178,18 +178,18 @@ impl Running {
     /// The next step that is not a wait.
     fn next(&mut self, py: Python<'_>) -> PyResult<Step> {
         loop {
-            let finished = lock(&self.source.made).take();
+            let finished = lock(&self.source.finished_step).take();
             let step = match finished {
                 Some(step) => step,
                 None if self.worker.is_some() && !self.is_ready() => self.wait(py)?,
                 None => {
                     detached(py, || self.source.make());
-                    lock(&self.source.made).take().unwrap_or(Step::Waiting)
+                    lock(&self.source.finished_step).take().unwrap_or(Step::Waiting)
                 }
             };
             // Check here and not on the way back to the caller: there, an exception would replace the batch.
             if let Err(raised) = py.check_signals() {
-                *lock(&self.source.made) = Some(step);
+                *lock(&self.source.finished_step) = Some(step);
                 return Err(raised);
             }
             match step {
@@ -217,7 +217,7 @@ impl Running {
     /// Drops the batch in preparation.
     fn cancel(&mut self, py: Python<'_>) -> PyResult<()> {
         self.source.cancelled.store(true, Ordering::Relaxed);
-        *lock(&self.source.made) = None;
+        *lock(&self.source.finished_step) = None;
         if let Some(task) = self.pending.take() {
             task.wait(py).inspect_err(|_| self.pending = Some(task))?;
         }
@@ -291,7 +291,7 @@ impl Loader {
         // If a signal handler raises, the next call goes on from here. If the process ends, the loader is closed there.
         *lock(&self.starting) = Some(OfProcess::new(begun.clone()));
         let loader = loop {
-            match begun.poll(py, LOOK) {
+            match begun.poll(py, POLL_INTERVAL) {
                 Ok(None) => {}
                 Ok(Some(loader)) => break loader,
                 Err(panicked) => {
@@ -309,7 +309,7 @@ impl Loader {
         *lock(&self.monitor) = Watched::Running(OfProcess::new(loader.monitor()));
         let source = Arc::new(Source {
             loader: Mutex::new(Some(loader)),
-            made: Mutex::new(None),
+            finished_step: Mutex::new(None),
             cancelled: AtomicBool::new(false),
             closed: self.closed.clone(),
         });
@@ -502,7 +502,7 @@ impl Loader {
             Step::Batch(batch, state) => {
                 gone(state);
                 let spectra = are_spectra(lock(&self.prepared).plan());
-                into.append(given(py, *batch, spectra, self.boxes.as_ref())?)
+                into.append(batch_dict(py, *batch, spectra, self.boxes.as_ref())?)
             }
             Step::End(state) => {
                 gone(state);
@@ -783,13 +783,13 @@ fn are_spectra(plan: &Plan) -> bool {
 }
 
 /// A batch in the form for Python.
-fn given<'py>(
+fn batch_dict<'py>(
     py: Python<'py>,
     mut batch: DeviceBatch<Library>,
     spectra: bool,
     boxes: Option<&LoaderBoxes>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let given = PyDict::new(py);
+    let dict = PyDict::new(py);
     let items = batch.items();
     let of_items = |number: &dyn Fn(&Item) -> i64| {
         numbers(py, items.len(), items.iter().map(|item| [number(item)]))
@@ -798,21 +798,21 @@ fn given<'py>(
         let Window { row, column, rows, columns } = item.window;
         [i64::from(row), i64::from(column), i64::from(rows), i64::from(columns)]
     };
-    given.set_item("dataset", batch.dataset_number())?;
-    given.set_item("epoch", batch.epoch())?;
-    given.set_item("ids", of_items(&|item| item.sample as i64)?)?;
-    given.set_item("repeats", of_items(&|item| i64::from(item.repeat))?)?;
+    dict.set_item("dataset", batch.dataset_number())?;
+    dict.set_item("epoch", batch.epoch())?;
+    dict.set_item("ids", of_items(&|item| item.sample as i64)?)?;
+    dict.set_item("repeats", of_items(&|item| i64::from(item.repeat))?)?;
     let padding: Vec<u8> = items.iter().map(|item| u8::from(item.padding)).collect();
-    given.set_item("padding", PyByteArray::new(py, &padding))?;
-    given.set_item("windows", numbers(py, items.len(), items.iter().map(window))?)?;
+    dict.set_item("padding", PyByteArray::new(py, &padding))?;
+    dict.set_item("windows", numbers(py, items.len(), items.iter().map(window))?)?;
     let labels = batch.classes().map(|class| [class.map_or(-1, i64::from)]);
-    given.set_item("labels", numbers(py, items.len(), labels)?)?;
+    dict.set_item("labels", numbers(py, items.len(), labels)?)?;
     let are_regions = items.iter().any(|item| item.region.is_some());
     let region = |item: &Item| item.region.map_or(0, i64::from);
-    given.set_item("regions", are_regions.then(|| of_items(&region)).transpose()?)?;
-    given.set_item("names", names(py, &batch)?)?;
-    given.set_item("spectra", spectra)?;
-    given.set_item("boxes", boxes.map(|boxes| boxes.of(py, &batch)).transpose()?.flatten())?;
+    dict.set_item("regions", are_regions.then(|| of_items(&region)).transpose()?)?;
+    dict.set_item("names", names(py, &batch)?)?;
+    dict.set_item("spectra", spectra)?;
+    dict.set_item("boxes", boxes.map(|boxes| boxes.of(py, &batch)).transpose()?.flatten())?;
     let bands = batch.bands().or_raise(py)?;
     let count = bands.as_ref().and_then(|items| items.first()).map(Vec::len);
     let drawn = bands.map(|items| {
@@ -822,12 +822,12 @@ fn given<'py>(
             items.iter().flatten().map(|band| [*band as i64]),
         )
     });
-    given.set_item("bands", drawn.transpose()?)?;
-    given.set_item("mixed", pairs(std::mem::take(&mut batch.mixed)))?;
+    dict.set_item("bands", drawn.transpose()?)?;
+    dict.set_item("mixed", pairs(std::mem::take(&mut batch.mixed)))?;
     let masks = std::mem::take(&mut batch.masks);
     let masks: Vec<_> = masks.into_iter().map(|(name, mask)| (name, Array::new(mask))).collect();
-    given.set_item("masks", masks)?;
+    dict.set_item("masks", masks)?;
     // The batch is dropped here. Its slot is returned when the last of these tensors is dropped.
-    given.set_item("image", Array::new(batch.image.clone()))?;
-    Ok(given)
+    dict.set_item("image", Array::new(batch.image.clone()))?;
+    Ok(dict)
 }

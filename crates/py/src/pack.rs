@@ -24,7 +24,7 @@ use crate::errors::OrRaise;
 use crate::exit::calling;
 use crate::options;
 use crate::settings::read;
-use crate::task::{LOOK, Task, patiently};
+use crate::task::{POLL_INTERVAL, Task, patiently};
 
 /// Files that hold arrays: the file, the sample's name, its columns and its location as JSON.
 type Arrays = Vec<(PathBuf, String, String, Option<String>)>;
@@ -375,7 +375,7 @@ pub fn supervised<T: Send + 'static>(
         Ok(())
     };
     loop {
-        if let Some(result) = task.poll(py, LOOK)? {
+        if let Some(result) = task.poll(py, POLL_INTERVAL)? {
             let result = result.or_raise(py)?;
             if tell.is_some() {
                 look()?;

@@ -13,10 +13,10 @@ use crate::errors::raised;
 use crate::exit::detached;
 
 /// Interval at which Ctrl-C is checked.
-pub const LOOK: Duration = Duration::from_millis(20);
+pub const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Work in progress, and its result once it is done. Of several copies, one gets the result.
-pub struct Task<T>(Arc<Place<T>>);
+pub struct Task<T>(Arc<Outcome<T>>);
 
 impl<T> Clone for Task<T> {
     fn clone(&self) -> Self {
@@ -24,7 +24,7 @@ impl<T> Clone for Task<T> {
     }
 }
 
-struct Place<T> {
+struct Outcome<T> {
     result: Mutex<Option<std::thread::Result<T>>>,
     done: Condvar,
     /// The thread that does the work, if it was started for it alone.
@@ -44,7 +44,7 @@ impl<T: Send + 'static> Task<T> {
     /// A task, and the function that must be called to run it.
     fn new(work: impl FnOnce() -> T + Send + 'static) -> (Self, impl FnOnce() + Send + 'static) {
         let (result, done, thread) = (Mutex::new(None), Condvar::new(), Mutex::new(None));
-        let outcome = Arc::new(Place { result, done, thread });
+        let outcome = Arc::new(Outcome { result, done, thread });
         let task = Self(outcome.clone());
         let run = move || {
             let result = catch_unwind(AssertUnwindSafe(work));
@@ -77,7 +77,7 @@ impl<T: Send + 'static> Task<T> {
     /// Waits for the result. If a signal handler raises, the work continues, and can be waited for again.
     pub fn wait(&self, py: Python<'_>) -> PyResult<T> {
         loop {
-            if let Some(value) = self.poll(py, LOOK)? {
+            if let Some(value) = self.poll(py, POLL_INTERVAL)? {
                 return Ok(value);
             }
             py.check_signals()?;
@@ -87,14 +87,14 @@ impl<T: Send + 'static> Task<T> {
     /// Waits for the result, whatever signals arrive.
     pub fn finish(&self, py: Python<'_>) -> PyResult<T> {
         loop {
-            if let Some(value) = self.poll(py, LOOK)? {
+            if let Some(value) = self.poll(py, POLL_INTERVAL)? {
                 return Ok(value);
             }
         }
     }
 }
 
-impl<T> Place<T> {
+impl<T> Outcome<T> {
     /// Whether the result comes within `patience`.
     fn is_done(&self, patience: Duration) -> bool {
         let result = self.result.lock().unwrap_or_else(PoisonError::into_inner);

@@ -276,10 +276,10 @@ impl Tensors for PyTorch {
         })
     }
 
-    fn r#where(&self, condition: &Tensor, one: &Tensor, other: &Tensor) -> Result<Tensor> {
+    fn r#where(&self, condition: &Tensor, tensor: &Tensor, other: &Tensor) -> Result<Tensor> {
         made(|py, torch| {
             let of = |tensor: &Tensor| tensor.torch(py, torch);
-            torch.functions.where_.bind(py).call1((of(condition)?, of(one)?, of(other)?))
+            torch.functions.where_.bind(py).call1((of(condition)?, of(tensor)?, of(other)?))
         })
     }
 

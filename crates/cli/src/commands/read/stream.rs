@@ -15,7 +15,7 @@ use super::source::{Source, Taken};
 use super::view::View;
 
 /// How often the command checks whether it should stop.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Why no more batches are taken.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ pub struct Stream<'a> {
     stop: &'a AtomicBool,
     step: Option<Duration>,
     /// Batches that remain to be taken.
-    left: u64,
+    remaining: u64,
     /// The stream ends before this epoch.
     end: u64,
     epoch: u64,
@@ -89,7 +89,7 @@ impl<'a> Stream<'a> {
         Self {
             stop,
             step: args.step_time,
-            left: args.max_batches.unwrap_or(u64::MAX),
+            remaining: args.max_batches.unwrap_or(u64::MAX),
             end: args.epochs,
             epoch,
             counts: Counts::default(),
@@ -106,7 +106,7 @@ impl<'a> Stream<'a> {
                 return End::Stopped;
             }
             let before = loader.state();
-            match loader.next_within(LOOK) {
+            match loader.next_within(POLL_INTERVAL) {
                 None => {
                     self.close(loader, true);
                     let next = loader.state().epoch;
@@ -121,8 +121,8 @@ impl<'a> Stream<'a> {
                     self.consume(&batch);
                     drop(batch);
                     self.view.batch(loader, self.counts);
-                    self.left -= 1;
-                    if self.left == 0 {
+                    self.remaining -= 1;
+                    if self.remaining == 0 {
                         return self.enough(loader);
                     }
                 }
@@ -159,7 +159,7 @@ impl<'a> Stream<'a> {
             if remaining.is_zero() || self.stop.load(Ordering::Relaxed) {
                 break;
             }
-            std::thread::sleep(remaining.min(LOOK));
+            std::thread::sleep(remaining.min(POLL_INTERVAL));
         }
     }
 

@@ -27,7 +27,7 @@ pub struct View {
     batches: u64,
     looks: Vec<Look>,
     looked: Instant,
-    told: Instant,
+    printed: Instant,
 }
 
 impl View {
@@ -47,7 +47,7 @@ impl View {
             batches: 0,
             looks: vec![start],
             looked: now,
-            told: now,
+            printed: now,
         };
         view.begin(epoch);
         view.batches = before as u64;
@@ -98,8 +98,8 @@ impl View {
     }
 
     fn tell(&mut self, recent: &Figures) {
-        if self.told.elapsed() >= LINES {
-            self.told = Instant::now();
+        if self.printed.elapsed() >= LINES {
+            self.printed = Instant::now();
             note!(
                 "note: epoch {} of {}: {} of {}, {}, limit: {}",
                 self.epoch + 1,
