@@ -155,8 +155,9 @@ impl Conversion {
                 // NaN equals no number.
                 let missing = missing.map_or(f32::NAN, |missing| missing as f32);
                 let halves = |numbers: &[[u8; N]; LANES]| {
-                    let singles = numbers.map(|bytes| {
-                        let value: f32 = number(bytes).into();
+                    // An array from a function stays in registers; one that is mapped does not.
+                    let singles: [f32; LANES] = std::array::from_fn(|at| {
+                        let value: f32 = number(numbers[at]).into();
                         let physical = value.mul_add(factor, offset);
                         if value == missing { f32::NAN } else { physical }
                     });
