@@ -44,7 +44,7 @@ use crate::validate::recipe;
 pub struct AddOptions {
     /// A packed dataset
     pub dataset: PathBuf,
-    /// Add a target: floats for each pixel, as 'mag1c={dir}/{stem}_mag1c.tif' (repeatable)
+    /// Pack a target with each cube: floats for each pixel, as 'mag1c={dir}/{stem}_mag1c.tif' (repeatable)
     ///
     /// PATTERN has the same fields as for `hsipack convert`, for the source of each sample: its folder is {dir}. Files, sizes and values
     /// are as for `hsipack convert --target`.
@@ -53,7 +53,7 @@ pub struct AddOptions {
         arg(long, value_name = "NAME=PATTERN", required_unless_present = "image")
     )]
     pub target: Vec<Assignment>,
-    /// Add a further image, of another sensor or time, as 'rgb={dir}/{stem}.jpg' (repeatable)
+    /// Pack a further image with each cube, of another sensor or time, as 'rgb={dir}/{stem}.jpg' (repeatable)
     ///
     /// Files, sizes and values are as for `hsipack convert --image`.
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME=PATTERN"))]

@@ -45,14 +45,16 @@ def photo(number: int) -> np.ndarray:
     """An image of twice the rows and columns."""
     rows, columns = SHAPES[number % len(SHAPES)]
     y, x, band = np.mgrid[: 2 * rows, : 2 * columns, :3]
-    return ((y * 3 + x + band * 40 + number) % 256).astype(np.uint8)
+    values: np.ndarray = ((y * 3 + x + band * 40 + number) % 256).astype(np.uint8)
+    return values
 
 
 def thermal(number: int) -> np.ndarray:
     """An image of a quarter of the rows and columns."""
     rows, columns = SHAPES[number % len(SHAPES)]
     y, x, band = np.mgrid[: rows // 4, : columns // 4, :2]
-    return (y + x / 4 + band + number).astype(np.float32)
+    values: np.ndarray = (y + x / 4 + band + number).astype(np.float32)
+    return values
 
 
 def write(folder: Path, numbers: range) -> None:

@@ -10,8 +10,8 @@ use crate::plan::Item;
 /// The array of a mask or companion in a stack.
 pub(crate) fn place(dataset: &Dataset, stack: usize, name: &str) -> Result<usize> {
     let beside = dataset.stacks()[stack].arrays().skip(1);
-    let place = beside.map(ChunkArray::name).position(|array| array == name);
-    place.map(|place| place + 1).ok_or_else(|| dataset.no_mask(stack, name))
+    let position = beside.map(ChunkArray::name).position(|array| array == name);
+    position.map(|position| position + 1).ok_or_else(|| dataset.no_mask(stack, name))
 }
 
 /// The stored array that array `number` of a batch is read from, for one of its items.

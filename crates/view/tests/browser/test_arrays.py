@@ -39,7 +39,7 @@ ALL, ALL_FINE = inner(ROWS, COLUMNS), inner(2 * ROWS, 2 * COLUMNS)
 def height(number: int) -> np.ndarray:
     """A target with missing pixels."""
     y, x = np.mgrid[:ROWS, :COLUMNS]
-    values = (300 + 4 * y - 3 * np.sin(x / 3) + 50 * number).astype(np.float32)
+    values: np.ndarray = (300 + 4 * y - 3 * np.sin(x / 3) + 50 * number).astype(np.float32)
     values[5:8, 20:24] = np.nan
     return values
 
