@@ -449,3 +449,26 @@ def test_a_device_cannot_decode_what_is_converted(packed: tuple[str, Path]) -> N
     _, path = packed
     with pytest.raises(hsipack.Error, match="GPU does not convert integers"):
         hsipack.Loader(path, 4, dtype="float32", device="cuda:0", decode="device")
+
+
+@pytest.mark.parametrize("bands", [None, [6, 0, 4], [3]])
+def test_band_groups_of_integers(
+    packed: tuple[str, Path], bands: list[int] | None, tmp_path: Path
+) -> None:
+    kind, path = packed
+    grouped = tmp_path / "grouped.hsipack"
+    options: dict[str, Any] = {"dtype": kind, "chunk": (8, 10), "band_group": 3}
+    hsipack.convert(path.parent / "raw", grouped, **options)
+    assert hsipack.validate(grouped, source=True).ok
+    with_groups, without = (hsipack.open(one, bands=bands) for one in (grouped, path))
+    for loader_options in ({}, {"crop": (9, 7)}, {"dtype": "float32", "cache": None}):
+        pairs = zip(
+            *(
+                hsipack.Loader(ds, 3, shuffle=True, seed=1, device="cpu", **loader_options)
+                for ds in (with_groups, without)
+            ),
+            strict=True,
+        )
+        for ours, theirs in pairs:
+            assert torch.equal(ours["id"], theirs["id"])
+            torch.testing.assert_close(ours["image"], theirs["image"], rtol=0, atol=0, equal_nan=True)
