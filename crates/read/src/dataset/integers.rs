@@ -166,14 +166,14 @@ impl Conversion {
                     halves
                 };
                 let (all, last) = numbers.as_chunks::<LANES>();
-                let (values, behind) = out.as_chunks_mut::<{ 2 * LANES }>();
+                let (values, end) = out.as_chunks_mut::<{ 2 * LANES }>();
                 for (numbers, values) in all.iter().zip(values) {
                     values.copy_from_slice(bytemuck::cast_slice(&halves(numbers)));
                 }
                 let mut padded = [[0; N]; LANES];
                 padded[..last.len()].copy_from_slice(last);
                 let halves = halves(&padded);
-                behind.copy_from_slice(&bytemuck::cast_slice(&halves)[..behind.len()]);
+                end.copy_from_slice(&bytemuck::cast_slice(&halves)[..end.len()]);
             }
             FloatType::F32 => {
                 let missing = missing.unwrap_or(f64::NAN);
