@@ -20,7 +20,7 @@ from hsipack._labels import check as check_new_ids
 from hsipack._options import Indices
 from hsipack.samples import Samples
 from hsipack.stacks import Stack, read_stack
-from hsipack.stats import Floats, Stats, in_physical_units, of_bands, read_stats, span, together
+from hsipack.stats import Floats, Stats, in_physical_units, of_bands, read_stats, together
 
 if TYPE_CHECKING:
     import pandas
@@ -785,7 +785,10 @@ class Dataset(Base):
             part = read_stats(figures)
             if self._bands is not None:
                 part = of_bands(part, self._bands)
-            parts.append(in_physical_units(part, every[number].scale_factor, every[number].add_offset) if physical else part)
+            if physical:
+                stack = every[number]
+                part = in_physical_units(part, stack.scale_factor, stack.add_offset)
+            parts.append(part)
         return together(parts)
 
     @_renamed.arguments(classes="remap_classes", ignore="other_class", jobs="num_threads")
