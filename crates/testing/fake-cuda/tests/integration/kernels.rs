@@ -16,7 +16,7 @@ const IMAGE: &str = include_str!("../../../../read/src/device/decode/decode.ptx"
 const BYTES: usize = 64;
 /// Bytes of a frame's header, and of a chunk in the kernel's table.
 const HEADER: usize = 16;
-const CHUNK: usize = 56;
+const CHUNK: usize = 64;
 /// Where the table and the status lie behind the frame.
 const TABLE: usize = HEADER + BYTES;
 const STATUS: usize = TABLE + CHUNK;
@@ -77,7 +77,7 @@ pub fn frame(into: u64, content: &[u8; BYTES]) -> Vec<u8> {
         bytes.extend(number.to_le_bytes());
     }
     // Two rows of 32 bytes, of which the right halves are kept.
-    for number in [HEADER + BYTES, BYTES, 32, 0, 2, 16, 16, 0] {
+    for number in [HEADER + BYTES, BYTES, 32, 0, 2, 16, 16, 16, 16, 16] {
         bytes.extend((number as u32).to_le_bytes());
     }
     bytes.extend([0; 4]);
