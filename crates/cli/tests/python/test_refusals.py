@@ -1,6 +1,7 @@
 """Refusals of the system: full and closed outputs, threads, memory. Names with control characters
 for the terminal, and appends beside readers."""
 
+import itertools
 import json
 import os
 import re
@@ -20,7 +21,8 @@ import pytest
 from helpers import Hsipack, class_map, partial, samples, tree, write_cubes
 
 # Every command that prints something, with arguments. `{data}` is a dataset, `{cube}` a cube,
-# `{plan}` a plan that was carried out, `{kept}` a local cache, `{new}` a path that does not exist.
+# `{plan}` a plan that was carried out, `{kept}` a local cache, `{new}` a path that does not exist,
+# `{fresh}` a name that no array has, `{gt}` the file of a mask or target.
 SPEAKING = [
     "--help",
     "--version",
@@ -45,6 +47,8 @@ SPEAKING = [
     "repair {data} --json",
     "split {data} --mask gt --by blocks --shares a=0.5,b=rest --dry-run",
     "split {data} --mask gt --by pixels --shares a=0.5,b=rest --dry-run --json",
+    "add {data} --target {fresh}={gt}",
+    "add {data} --target {fresh}={gt} --json",
     "table {data} {table}",
     "table {data} {table} --json",
     "merge {data} {other} -o {new} --prefix",
@@ -105,10 +109,15 @@ def folder(hsipack: Hsipack, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+NUMBERS = itertools.count()
+
+
 def words(command: str, folder: Path, new: Path) -> list[str]:
-    places = {"data": folder / "data", "cube": folder / "cube_000.npy", "new": new}
+    places: dict[str, object] = {"data": folder / "data", "cube": folder / "cube_000.npy", "new": new}
     places |= {"kept": folder / "kept", "plan": folder / "plan.json"}
     places |= {"table": folder / "table.csv", "other": folder / "planned"}
+    # A name that no other command of this process has used.
+    places |= {"gt": folder / "gt.npy", "fresh": f"target{next(NUMBERS)}"}
     return [word.format(**places) for word in command.split()]
 
 
