@@ -368,9 +368,10 @@ fn sharing() {
     };
     let mut first = start(&given);
     let (link, _) = read(&mut first);
-    let (again, hits) = read(&mut first);
-    // Some batches are copied before they are asked for.
-    assert!(again * 4 < link && hits >= 7, "{again} of {link} bytes, {hits} hits");
+    let (again, _) = read(&mut first);
+    // Counted from the start, because batches are copied before they are asked for.
+    let hits = first.statistics().device_cache_hits;
+    assert!(again * 4 < link && hits >= 10, "{again} of {link} bytes, {hits} hits");
     let report = first.report().device_cache;
     assert_eq!((report.kind, report.samples, report.loaded), ("decoded", 10, 1.0), "{report:?}");
     // Another one, of parts of the same cubes.
