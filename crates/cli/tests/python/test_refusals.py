@@ -113,7 +113,8 @@ NUMBERS = itertools.count()
 
 
 def words(command: str, folder: Path, new: Path) -> list[str]:
-    places: dict[str, object] = {"data": folder / "data", "cube": folder / "cube_000.npy", "new": new}
+    places: dict[str, object] = {"data": folder / "data", "new": new}
+    places |= {"cube": folder / "cube_000.npy"}
     places |= {"kept": folder / "kept", "plan": folder / "plan.json"}
     places |= {"table": folder / "table.csv", "other": folder / "planned"}
     # A name that no other command of this process has used.

@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hsipack import (
-    _accelerate,
     _boxes,
     _hsipack,
     _lightning,
@@ -48,6 +47,8 @@ if TYPE_CHECKING:
     import torch
     from torch.utils.data import Sampler
     from typing_extensions import Unpack
+
+    from hsipack import _accelerate
 
 
 Batch = dict[str, Any]
@@ -565,6 +566,9 @@ class Loader(DataLoaderAttributes):
             self._arrived = []
         self._end_iteration()
         if not self._is_alone:
+            # Only loaders need it, and importing hsipack should take few modules.
+            from hsipack import _accelerate
+
             self._progress = _accelerate.Progress()
         epoch, number = self.epoch, self._iterations + 1
         if self._peers is not None:
