@@ -22,7 +22,8 @@ from helpers import Hsipack, class_map, partial, samples, tree, write_cubes
 
 # Every command that prints something, with arguments. `{data}` is a dataset, `{cube}` a cube,
 # `{plan}` a plan that was carried out, `{kept}` a local cache, `{new}` a path that does not exist,
-# `{fresh}` a name that no array has, `{gt}` the file of a mask or target.
+# `{grown}` a dataset that gets more arrays, `{fresh}` a name that none of them has, `{gt}` the file
+# of a mask or target.
 SPEAKING = [
     "--help",
     "--version",
@@ -47,8 +48,8 @@ SPEAKING = [
     "repair {data} --json",
     "split {data} --mask gt --by blocks --shares a=0.5,b=rest --dry-run",
     "split {data} --mask gt --by pixels --shares a=0.5,b=rest --dry-run --json",
-    "add {data} --target {fresh}={gt}",
-    "add {data} --target {fresh}={gt} --json",
+    "add {grown} --target {fresh}={gt}",
+    "add {grown} --target {fresh}={gt} --json",
     "table {data} {table}",
     "table {data} {table} --json",
     "merge {data} {other} -o {new} --prefix",
@@ -91,6 +92,7 @@ def folder(hsipack: Hsipack, tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(folder / "gt.npy", class_map().astype(np.uint8))
     masks = ("--mask", folder / "mask.npy", "--mask", f"gt={folder}/gt.npy")
     hsipack.convert(folder / "cubes", *masks, out=folder / "data")
+    shutil.copytree(folder / "data", folder / "grown")
     (folder / "table.csv").write_text("name,note\ncube_000,x\n")
     plan = folder / "plan.json"
     for steps in (
@@ -119,6 +121,7 @@ def words(command: str, folder: Path, new: Path) -> list[str]:
     places |= {"table": folder / "table.csv", "other": folder / "planned"}
     # A name that no other command of this process has used.
     places |= {"gt": folder / "gt.npy", "fresh": f"target{next(NUMBERS)}"}
+    places |= {"grown": folder / "grown"}
     return [word.format(**places) for word in command.split()]
 
 
