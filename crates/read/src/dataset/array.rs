@@ -6,14 +6,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use hsipack_format::codec;
-use hsipack_format::metadata::Role;
+use hsipack_format::metadata::{Role, Scaling};
 use hsipack_format::shard::{ChunkSpan, ShardIndex};
-use hsipack_format::{Command, CubeShape, Error, ErrorKind, Grid, Opt, remedy};
+use hsipack_format::{Command, CubeShape, DType, Error, ErrorKind, Grid, Opt, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::remote::is_url;
 use hsipack_store::{bounded_read, memory};
 
 use super::files::{Files, ShardHandle, is_sharded};
+use super::integers::{Conversion, FloatType, Integers};
 use super::open::{Dataset, Verify};
 use crate::Result;
 use crate::plan::Window;
@@ -345,5 +346,40 @@ impl<'a> ArrayRef<'a> {
                 Opt::SkipDamaged
             ])
             .caused_by(error)
+    }
+
+    /// The type of its values as they are delivered.
+    pub(crate) fn dtype(&self) -> DType {
+        self.float_type().map_or(self.stored_dtype(), FloatType::dtype)
+    }
+
+    /// The type of its values as they are stored.
+    pub(crate) fn stored_dtype(&self) -> DType {
+        self.chunks.meta().dtype
+    }
+
+    /// Bytes of the values of a chunk as they are delivered.
+    pub(crate) fn chunk_bytes(&self) -> usize {
+        self.grid().chunk_values() * self.dtype().size()
+    }
+
+    /// How its values are converted before they are delivered.
+    pub(crate) fn conversion(&self) -> Option<Conversion> {
+        let into = self.float_type()?;
+        let scaling = self.chunks.scaling();
+        let scaling = match self.dataset.integers() {
+            Integers::Physical(_) => scaling,
+            _ => Scaling { missing: scaling.missing, ..Scaling::NONE },
+        };
+        Some(Conversion { from: self.stored_dtype(), into, scaling })
+    }
+
+    fn float_type(&self) -> Option<FloatType> {
+        let is_converted = self.array == 0
+            && matches!(self.stored_dtype(), DType::U8 | DType::I8 | DType::U16 | DType::I16);
+        match self.dataset.integers() {
+            Integers::Physical(float) | Integers::Numbers(float) if is_converted => Some(float),
+            _ => None,
+        }
     }
 }

@@ -10,7 +10,6 @@ use hsipack_format::DType;
 use hsipack_format::metadata::Scaling;
 use hsipack_store::memory;
 
-use super::array::ArrayRef;
 use crate::Result;
 
 /// The form in which images are delivered that are stored as integers of 8 or 16 bits. Images of other types are delivered as they
@@ -41,7 +40,7 @@ impl Default for Integers {
 }
 
 impl FloatType {
-    fn dtype(self) -> DType {
+    pub(super) fn dtype(self) -> DType {
         match self {
             Self::F16 => DType::F16,
             Self::F32 => DType::F32,
@@ -52,46 +51,9 @@ impl FloatType {
 /// Converts the integers of an image.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conversion {
-    from: DType,
-    into: FloatType,
-    scaling: Scaling,
-}
-
-impl ArrayRef<'_> {
-    /// The type of its values as they are delivered.
-    pub(crate) fn dtype(&self) -> DType {
-        self.float_type().map_or(self.stored_dtype(), FloatType::dtype)
-    }
-
-    /// The type of its values as they are stored.
-    pub(crate) fn stored_dtype(&self) -> DType {
-        self.chunks.meta().dtype
-    }
-
-    /// Bytes of the values of a chunk as they are delivered.
-    pub(crate) fn chunk_bytes(&self) -> usize {
-        self.grid().chunk_values() * self.dtype().size()
-    }
-
-    /// How its values are converted before they are delivered.
-    pub(crate) fn conversion(&self) -> Option<Conversion> {
-        let into = self.float_type()?;
-        let scaling = self.chunks.scaling();
-        let scaling = match self.dataset.integers() {
-            Integers::Physical(_) => scaling,
-            _ => Scaling { missing: scaling.missing, ..Scaling::NONE },
-        };
-        Some(Conversion { from: self.stored_dtype(), into, scaling })
-    }
-
-    fn float_type(&self) -> Option<FloatType> {
-        let is_converted = self.array == 0
-            && matches!(self.stored_dtype(), DType::U8 | DType::I8 | DType::U16 | DType::I16);
-        match self.dataset.integers() {
-            Integers::Physical(float) | Integers::Numbers(float) if is_converted => Some(float),
-            _ => None,
-        }
-    }
+    pub(super) from: DType,
+    pub(super) into: FloatType,
+    pub(super) scaling: Scaling,
 }
 
 /// Numbers that are converted together, in vector registers: 3.5 times as fast as in two passes over a tile in the first-level
