@@ -325,7 +325,7 @@ def refused(expected: str, *args: Any, **options: Any) -> None:
     assert not Path(args[1]).exists()
 
 
-def test_what_cannot_be_kept_is_refused(tmp_path: Path) -> None:
+def test_integers_that_cannot_be_kept_are_refused(tmp_path: Path) -> None:
     raw, out = write(tmp_path / "raw", "int16", 2), tmp_path / "out"
     for option, value in (
         ("scale", 2),

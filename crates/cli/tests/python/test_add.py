@@ -200,7 +200,7 @@ def test_other_resolutions_are_fitted(hsipack: Hsipack, packed: Path, tmp_path: 
     assert len(root(packed)["recipe"]["added_companions"]) == 2
 
 
-def test_what_does_not_fit_is_refused_and_changes_nothing(
+def test_companions_that_do_not_fit_change_nothing(
     hsipack: Hsipack, packed: Path, tmp_path: Path
 ) -> None:
     before = tree(packed)

@@ -2,7 +2,7 @@
 
 use hsipack_source::PlaceScaling;
 
-use super::place::Place;
+use super::pixel_position::PixelPosition;
 
 /// For each column and band, what is subtracted from the values and what they are divided by.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +57,7 @@ impl Calibration {
         &self,
         values: &mut [f64],
         bands: usize,
-        place: Place,
+        place: PixelPosition,
         [rows, columns]: [usize; 2],
     ) {
         for (pixel, spectrum) in values.chunks_exact_mut(bands).enumerate() {
@@ -98,14 +98,14 @@ mod tests {
         let own = Calibration::of_places(&scaling, 2, None);
         // Two pixels in a cube with 4 rows: row 1, column 1, then row 2, column 0.
         let mut values = [100.0, 12.0, 12.0, 12.0];
-        own.apply(&mut values, 2, Place { row: 1, column: 1 }, [4, 2]);
+        own.apply(&mut values, 2, PixelPosition { row: 1, column: 1 }, [4, 2]);
         assert!(values[0].is_nan());
         assert_eq!(values[1..], [1.0, 5.0, 2.5]);
         // One band only, followed by a dark reference.
         let own = Calibration::of_places(&scaling, 2, Some(&[1]));
         let both = own.clone().then(&Calibration::new(vec![0.5, 0.25], vec![2.0, 0.5]));
         let (mut one, mut other) = ([12.0, 12.0], [12.0, 12.0]);
-        let place = Place { row: 0, column: 0 };
+        let place = PixelPosition { row: 0, column: 0 };
         both.apply(&mut one, 1, place, [4, 2]);
         own.apply(&mut other, 1, place, [4, 2]);
         assert_eq!(one, [(other[0] - 0.5) / 2.0, (other[1] - 0.25) / 0.5]);

@@ -12,7 +12,7 @@ use hsipack_store::{codec, memory};
 use super::cast;
 use super::integers;
 use super::masks::MaskReader;
-use super::place::Place;
+use super::pixel_position::PixelPosition;
 use super::stats::{self, BandStats, Gatherer};
 use super::transform::{Scratch, Transform};
 use crate::precision;
@@ -414,14 +414,19 @@ impl Strip<'_> {
 
 impl OpenCube {
     /// The error for a value that cannot be kept as an integer.
-    fn refuse_integer(&self, tile: Place, at: usize, value: f32) -> Error {
-        let (Place { row, column }, band) = self.transform.locate(tile, at);
+    fn refuse_integer(&self, tile: PixelPosition, at: usize, value: f32) -> Error {
+        let (PixelPosition { row, column }, band) = self.transform.locate(tile, at);
         integers::refuse(self.dtype, self.missing, (row, column, band), value)
     }
 }
 
 /// Returns an error if a finite value became infinite.
-fn refuse_overflow(cube: &OpenCube, place: Place, values: &[f32], packed: &[f32]) -> Result<()> {
+fn refuse_overflow(
+    cube: &OpenCube,
+    place: PixelPosition,
+    values: &[f32],
+    packed: &[f32],
+) -> Result<()> {
     let overflow = |(x, y): (&f32, &f32)| x.is_finite() && y.is_infinite();
     let Some(at) = values.iter().zip(packed).position(overflow) else { return Ok(()) };
     let (place, band) = cube.transform.locate(place, at);

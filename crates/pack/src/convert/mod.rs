@@ -55,7 +55,7 @@ pub(crate) mod named_files;
 pub(crate) mod options;
 pub(crate) mod pairs;
 pub mod parts;
-mod place;
+mod pixel_position;
 pub mod plan;
 pub(crate) mod references;
 mod request;

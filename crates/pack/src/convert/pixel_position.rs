@@ -2,7 +2,7 @@
 
 /// The position of a tile of pixels in its cube.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct PixelPosition {
     /// Row of the first pixel.
     pub row: usize,
     /// Column of the first pixel.

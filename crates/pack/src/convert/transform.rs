@@ -19,7 +19,7 @@ use hsipack_source::{CubeInfo, RowBuffer, Scaling};
 use super::calibration::Calibration;
 use super::cast;
 use super::options::{Fill, Normalize};
-use super::place::Place;
+use super::pixel_position::PixelPosition;
 
 /// Computation of packed values from the numbers of one cube.
 #[derive(Clone, Debug)]
@@ -135,7 +135,7 @@ impl Transform {
         first_row: usize,
         take: Range<usize>,
         scratch: &mut Scratch,
-        each: &mut dyn FnMut(Place, &[f32]) -> Result<()>,
+        each: &mut dyn FnMut(PixelPosition, &[f32]) -> Result<()>,
     ) -> Result<()> {
         let exact = self.is_exact_in_f32(rows.dtype());
         for (place, values) in self.tiles(first_row, take) {
@@ -164,12 +164,12 @@ impl Transform {
         &self,
         first_row: usize,
         take: Range<usize>,
-    ) -> impl Iterator<Item = (Place, Range<usize>)> + use<> {
+    ) -> impl Iterator<Item = (PixelPosition, Range<usize>)> + use<> {
         let CubeShape { columns, bands, .. } = self.source;
         let pixels = (TILE / bands).max(1);
         let end = take.end * columns;
         (take.start * columns..end).step_by(pixels).map(move |start| {
-            let place = Place { row: first_row + start / columns, column: start % columns };
+            let place = PixelPosition { row: first_row + start / columns, column: start % columns };
             (place, start * bands..end.min(start + pixels) * bands)
         })
     }
@@ -178,9 +178,9 @@ impl Transform {
         &self,
         rows: &RowBuffer,
         values: Range<usize>,
-        place: Place,
+        place: PixelPosition,
         scratch: &mut Scratch,
-        each: &mut dyn FnMut(Place, &[f32]) -> Result<()>,
+        each: &mut dyn FnMut(PixelPosition, &[f32]) -> Result<()>,
     ) -> Result<()> {
         let untouched = self.bands.is_none()
             && self.empty_bands.is_empty()
@@ -227,7 +227,7 @@ impl Transform {
         &self,
         rows: &RowBuffer,
         values: Range<usize>,
-        place: Place,
+        place: PixelPosition,
         scratch: &mut Scratch,
     ) -> Result<()> {
         let out = &mut scratch.double;
@@ -281,7 +281,7 @@ impl Transform {
         rows: &RowBuffer,
         first_row: usize,
         scratch: &mut Scratch,
-        each: &mut dyn FnMut(Place, &[f64]) -> Result<()>,
+        each: &mut dyn FnMut(PixelPosition, &[f64]) -> Result<()>,
     ) -> Result<()> {
         let all = 0..rows.len() / self.source.row_values();
         for (place, values) in self.tiles(first_row, all) {
@@ -315,7 +315,7 @@ impl Transform {
     }
 
     /// Rounds values to single precision, for storing them.
-    fn nearest(&self, values: &[f64], out: &mut [f32], place: Place) -> Result<()> {
+    fn nearest(&self, values: &[f64], out: &mut [f32], place: PixelPosition) -> Result<()> {
         for (at, (value, out)) in values.iter().zip(out).enumerate() {
             *out = *value as f32;
             if out.is_infinite() && value.is_finite() {
@@ -340,7 +340,7 @@ impl Transform {
         Ok(())
     }
 
-    fn refuse_missing(&self, at: Option<usize>, place: Place) -> Result<()> {
+    fn refuse_missing(&self, at: Option<usize>, place: PixelPosition) -> Result<()> {
         let Some(at) = at else { return Ok(()) };
         let (place, band) = self.locate(place, at);
         Err(Error::new(
@@ -356,11 +356,14 @@ impl Transform {
     }
 
     /// The place and the source band of value `at` in a tile that starts at `place`.
-    pub fn locate(&self, place: Place, at: usize) -> (Place, usize) {
+    pub fn locate(&self, place: PixelPosition, at: usize) -> (PixelPosition, usize) {
         let bands = self.out_bands();
         let pixel = place.row * self.source.columns + place.column + at / bands;
         let band = self.bands.as_ref().map_or(at % bands, |selected| selected[at % bands]);
-        (Place { row: pixel / self.source.columns, column: pixel % self.source.columns }, band)
+        (
+            PixelPosition { row: pixel / self.source.columns, column: pixel % self.source.columns },
+            band,
+        )
     }
 }
 

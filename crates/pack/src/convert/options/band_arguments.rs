@@ -18,8 +18,8 @@ struct BandArguments {
 
 impl FromArgMatches for BandSelection {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let given = BandArguments::from_arg_matches(matches)?;
-        Ok(given.bands.or(given.wavelengths).unwrap_or(Self::All))
+        let arguments = BandArguments::from_arg_matches(matches)?;
+        Ok(arguments.bands.or(arguments.wavelengths).unwrap_or(Self::All))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {

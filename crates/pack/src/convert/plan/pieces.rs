@@ -8,7 +8,7 @@ use hsipack_source::{Access, RowBuffer, Source};
 
 use super::{PlannedSample, open_source};
 use crate::convert::ValueOptions;
-use crate::convert::place::Place;
+use crate::convert::pixel_position::PixelPosition;
 use crate::convert::transform::{Scratch, Transform};
 
 /// An open planned cube.
@@ -78,7 +78,7 @@ impl<'a> Opened<'a> {
         &self,
         rows: Range<usize>,
         room: &mut Room,
-        each: &mut dyn FnMut(Place, &[f32]) -> Result<()>,
+        each: &mut dyn FnMut(PixelPosition, &[f32]) -> Result<()>,
     ) -> Result<()> {
         self.source.read_rows(rows.clone(), &mut room.rows)?;
         self.transform
@@ -87,8 +87,8 @@ impl<'a> Opened<'a> {
     }
 
     /// The row, column and band of value `at` of a tile.
-    pub fn locate(&self, tile: Place, at: usize) -> (usize, usize, usize) {
-        let (Place { row, column }, band) = self.transform.locate(tile, at);
+    pub fn locate(&self, tile: PixelPosition, at: usize) -> (usize, usize, usize) {
+        let (PixelPosition { row, column }, band) = self.transform.locate(tile, at);
         (row, column, band)
     }
 
