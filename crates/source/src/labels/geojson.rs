@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::classes::{MAX_NAME, Value};
+use super::features::{Budget, Feature, Features, remember};
 use super::json;
 use super::shapes::{Kind, Shape};
-use super::vector::{Budget, Feature, Features, remember};
 
 /// Reads the features in `path`, with the values of an attribute.
 ///

@@ -5,8 +5,8 @@ use std::path::Path;
 use hsipack_format::{Error, Opt, Result, remedy};
 
 use super::classes::Value;
+use super::features::{Budget, Feature, Features, remember};
 use super::sqlite::{Cell, Database, SIGNATURE, TableOfFile};
-use super::vector::{Budget, Feature, Features, remember};
 use super::wkb;
 use crate::georeference;
 

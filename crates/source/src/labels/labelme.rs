@@ -15,8 +15,8 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use super::burned::Burned;
 use super::classes::{self, Value};
 use super::coco::other_size;
+use super::features::Budget;
 use super::shapes::{Kind, Labelled, Shape};
-use super::vector::Budget;
 use super::{LabelOptions, json};
 use crate::{CubeInfo, Source};
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `colored.rs`, `color_table.rs` | pictures with a colour for each class, and files that say which |
 //! | `resample.rs` | rasters on another grid |
-//! | `vector.rs` | polygons, lines and points on a map, with the attribute that says their classes |
+//! | `vector.rs`, `features.rs` | polygons, lines and points on a map, with the attribute that says their classes |
 //! | `geojson.rs`, `shapefile.rs`, `dbase.rs` | files of such features |
 //! | `geopackage.rs`, `sqlite.rs`, `wkb.rs` | the same in GeoPackages |
 //! | `coco.rs`, `annotated.rs`, `runs.rs` | annotations of pictures in pixels, in one file for all cubes |
@@ -29,6 +29,7 @@ mod crs;
 mod cube_names;
 mod dbase;
 mod envi_roi;
+mod features;
 mod geojson;
 mod geopackage;
 mod json;

@@ -8,8 +8,8 @@ use hsipack_store::bounded_read;
 
 use super::classes::Value;
 use super::dbase::Table;
+use super::features::{Budget, Feature, Features, remember};
 use super::shapes::{Kind, Shape};
-use super::vector::{Budget, Feature, Features, remember};
 use crate::georeference;
 
 /// The file code at the beginning, in the byte order of this part of the header.
