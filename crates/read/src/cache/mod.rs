@@ -154,6 +154,7 @@ impl Cache {
 
     /// A cache of decoded chunks, of at most `budget` bytes, in memory that processes share.
     pub(crate) fn shared(chunks: SharedChunks, budget: u64) -> Self {
+        chunks.rendezvous.segment().prefer_huge_pages(budget);
         let (kind, memory) = (CacheKind::Decoded, Memory::Shared(chunks));
         Self { kind, budget, memory, admission: Admission::new(0), keeping: Keeping::AtOnce }
     }

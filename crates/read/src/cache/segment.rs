@@ -16,7 +16,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::{Advice, MmapOptions, MmapRaw};
 
 /// A chunk's state.
 const EMPTY: u32 = 0;
@@ -142,6 +142,15 @@ impl Segment {
         Ok(Self { file, map, layout })
     }
 
+    /// Asks for huge pages if all chunks together take at most `limit` bytes: then whatever lies beside a chunk on its page is
+    /// another one that is kept. Only some systems offer them for such memory.
+    pub(super) fn prefer_huge_pages(&self, limit: u64) {
+        if self.layout.end <= limit {
+            // Without them, everything works as before.
+            let _ = self.map.advise(Advice::HugePage);
+        }
+    }
+
     /// The file, for other processes.
     pub(super) fn file(&self) -> &File {
         &self.file
@@ -236,6 +245,30 @@ mod tests {
         assert_eq!((one.get(0, 0), one.used()), (None, 5007), "there is no room");
         one.keep(0, 0, &[1; 5000], 10_007);
         assert_eq!(other.used(), 10_007);
+    }
+
+    /// Whether the kernel was asked for huge pages: the flag `hg` of the mapping.
+    fn wants_huge_pages(segment: &Segment) -> bool {
+        let address = format!("{:x}-", segment.map.as_ptr() as usize);
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mapping = maps.split_once(&format!("\n{address}")).unwrap().1;
+        let flags = mapping.lines().find(|line| line.starts_with("VmFlags:")).unwrap();
+        flags.split_whitespace().any(|flag| flag == "hg")
+    }
+
+    #[test]
+    fn huge_pages_are_asked_for_if_everything_is_kept() {
+        if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage/shmem_enabled").exists() {
+            println!("skipped: the kernel has no huge pages for shared memory");
+            return;
+        }
+        let segment = Segment::create(5, &ARRAYS).unwrap();
+        assert!(segment.keep(0, 2, &[7; 5000], u64::MAX).is_some());
+        segment.prefer_huge_pages(segment.layout.end - 1);
+        assert!(!wants_huge_pages(&segment));
+        segment.prefer_huge_pages(segment.layout.end);
+        assert!(wants_huge_pages(&segment));
+        assert_eq!(segment.get(0, 2), Some(&[7; 5000][..]));
     }
 
     #[test]
