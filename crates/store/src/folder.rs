@@ -34,7 +34,8 @@ use crate::remote::{self, Version};
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::{Command, Error, ErrorKind, Opt, Result, metadata, remedy};
 
-/// For this time after it was begun, the comparison after opening also says whether a dataset is still there.
+/// For this time after it was begun, a comparison with a server also says whether a dataset is still there. Opening a dataset,
+/// creating a loader and beginning an epoch ask one after the other, and each would wait for a round trip.
 const RECENT: Duration = Duration::from_millis(250);
 /// How often reading is repeated. An append takes longer than reading metadata, so reading is hardly ever repeated twice.
 const TRIES: usize = 1000;
@@ -145,6 +146,10 @@ impl PinnedFolder {
         }
     }
 
+    fn is_on_server(&self) -> bool {
+        matches!(self.identity, Identity::Server(_))
+    }
+
     /// Whether `path` leads to this folder and its metadata are unchanged.
     ///
     /// # Errors
@@ -216,7 +221,21 @@ pub struct Folder {
     now: Mutex<Arc<PinnedFolder>>,
     /// Whether a comparison with the server is on its way.
     is_unsettled: AtomicBool,
-    comparison: Mutex<Option<Comparison>>,
+    comparisons: Mutex<Comparisons>,
+}
+
+/// Comparisons of a dataset with the server.
+#[derive(Debug, Default)]
+struct Comparisons {
+    /// The one that is on its way.
+    pending: Option<Comparison>,
+    /// When the last one was begun that found this dataset on the server.
+    confirmed: Option<Instant>,
+}
+
+/// Whether a comparison that was begun then still counts.
+fn is_recent(begun: Instant) -> bool {
+    begun.elapsed() < RECENT
 }
 
 /// A request for the version that identifies a dataset on a server. It began after files of the dataset were opened.
@@ -289,7 +308,7 @@ impl Folder {
             fingerprint,
             now: Mutex::new(now),
             is_unsettled: AtomicBool::new(false),
-            comparison: Mutex::default(),
+            comparisons: Mutex::default(),
         }
     }
 
@@ -313,20 +332,36 @@ impl Folder {
     /// # Errors
     /// If another dataset is there, or none.
     pub fn check(&self) -> Result<()> {
-        let mut comparison = self.comparison();
-        self.check_with(comparison.take().filter(|comparison| comparison.begun.elapsed() < RECENT))
+        let mut comparisons = self.comparisons();
+        let pending = comparisons.pending.take().filter(|pending| is_recent(pending.begun));
+        self.check_with(pending, &mut comparisons)
+    }
+
+    /// The same, but a server is not asked again if a recent comparison found this dataset there.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn check_recently(&self) -> Result<()> {
+        match self.comparisons().confirmed.is_some_and(is_recent) {
+            true => Ok(()),
+            false => self.check(),
+        }
     }
 
     /// Checks it with the answer of a comparison, or asks the server.
-    fn check_with(&self, comparison: Option<Comparison>) -> Result<()> {
-        let version = comparison.and_then(Comparison::wait);
-        let is_same = match (&self.held().identity, version) {
+    fn check_with(&self, pending: Option<Comparison>, comparisons: &mut Comparisons) -> Result<()> {
+        comparisons.confirmed = None;
+        let begun = pending.as_ref().map_or_else(Instant::now, |pending| pending.begun);
+        let version = pending.and_then(Comparison::wait);
+        let held = self.held();
+        let is_same = match (&held.identity, version) {
             (Identity::Server(held), Some(version)) => held.is(&version),
             _ => false,
         };
         if !is_same {
             self.follow()?;
         }
+        comparisons.confirmed = held.is_on_server().then_some(begun);
         self.is_unsettled.store(false, Ordering::Release);
         Ok(())
     }
@@ -340,20 +375,21 @@ impl Folder {
         if !self.is_unsettled.load(Ordering::Acquire) {
             return Ok(());
         }
-        let mut comparison = self.comparison();
+        let mut comparisons = self.comparisons();
         if !self.is_unsettled.load(Ordering::Acquire) {
             return Ok(());
         }
-        self.check_with(comparison.take())
+        let pending = comparisons.pending.take();
+        self.check_with(pending, &mut comparisons)
     }
 
     fn held(&self) -> Arc<PinnedFolder> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Locked while its answer is waited for, so that others wait, too.
-    fn comparison(&self) -> MutexGuard<'_, Option<Comparison>> {
-        self.comparison.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locked while an answer is waited for, so that others wait, too.
+    fn comparisons(&self) -> MutexGuard<'_, Comparisons> {
+        self.comparisons.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Like [`read`](Self::read), but on a server, the comparison after reading is only begun. The caller has to call
@@ -362,10 +398,10 @@ impl Folder {
     /// # Errors
     /// Those of [`read`](Self::read).
     pub fn read_unsettled<T>(&self, mut read: impl FnMut() -> Result<T>) -> Result<T> {
-        if matches!(self.held().identity, Identity::Server(_))
+        if self.held().is_on_server()
             && let Ok(done) = read()
         {
-            *self.comparison() = Some(Comparison::begin(&self.path)?);
+            self.comparisons().pending = Some(Comparison::begin(&self.path)?);
             self.is_unsettled.store(true, Ordering::Release);
             return Ok(done);
         }
@@ -383,7 +419,7 @@ impl Folder {
             // Each comparison with a server costs a round trip. If the server has the same version afterwards as when the
             // dataset was opened, it had it all the time, so one comparison is enough.
             let held = self.held();
-            let on_server = matches!(held.identity, Identity::Server(_));
+            let on_server = held.is_on_server();
             let held = if on_server { held } else { self.follow()? };
             let result = read();
             if held.is_at(&self.path)? {

@@ -317,6 +317,14 @@ impl Dataset {
         self.inner.packed.folder().check()
     }
 
+    /// The same, but a server that confirmed it a moment ago is not asked again.
+    ///
+    /// # Errors
+    /// As [`check_unchanged`](Self::check_unchanged).
+    pub(crate) fn check_recently(&self) -> Result<()> {
+        self.inner.packed.folder().check_recently()
+    }
+
     /// The files of array `array` of a stack.
     pub(super) fn files(&self, stack: usize, array: usize) -> &Files {
         &self.inner.files[stack][array]

@@ -102,7 +102,7 @@ impl<'a> OneDataset<'a> {
 
     /// Looks whether the dataset is as it was opened, at the start of an epoch.
     fn look(&mut self) {
-        self.suspicion = self.reader.dataset.check_unchanged().err();
+        self.suspicion = self.reader.dataset.check_recently().err();
         self.is_suspect = self.suspicion.is_some();
     }
 

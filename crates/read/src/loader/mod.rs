@@ -168,7 +168,7 @@ impl PreparedLoader {
 
     /// The same for the loader inside a device loader.
     pub(crate) fn start_inside(self) -> Result<Loader> {
-        self.members.iter().try_for_each(|member| member.dataset.check_unchanged())?;
+        self.members.iter().try_for_each(|member| member.dataset.check_recently())?;
         let prepared = match self.options().cache {
             CacheKind::Auto => self.chosen_again()?,
             _ => self,

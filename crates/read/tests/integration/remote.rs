@@ -151,6 +151,19 @@ mod alone {
     }
 
     #[test]
+    fn the_first_batch_needs_one_comparison_with_the_server() {
+        let folder = made();
+        let server = Server::start(folder.path());
+        let dataset = Dataset::open(server.url("made")).unwrap();
+        let mut loader = Loader::new(&dataset, images::options(3)).unwrap();
+        loader.epoch().next().unwrap().unwrap();
+        let requests = server.requests();
+        let first = requests.iter().position(is_chunk).unwrap();
+        let compares = |one: &&Request| one.method == "HEAD" && one.path.ends_with("SHA256SUMS");
+        assert_eq!(requests[..first].iter().filter(compares).count(), 1, "{requests:?}");
+    }
+
+    #[test]
     fn shards_of_other_sizes_take_one_more_round_trip() {
         let folder = made();
         let late = Duration::from_millis(400);
