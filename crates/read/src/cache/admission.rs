@@ -5,9 +5,9 @@
 //! these add: time in which decoding threads waited for the consumer, because all slots were full; time in which they waited
 //! for data while the machine had idle processors (fetching data takes processor time, too); time that kept chunks saved; and,
 //! after the first epoch, a small part of the time of decoding. The budget is capped, because time that was not used is gone:
-//! spending a long wait later would delay the batches of that moment. Until the consumer has its first batch, nothing is kept:
-//! threads wait then, too, but for the memory of the ring, or for connections, and everything that works beside delays the
-//! batch.
+//! spending a long wait later would delay the batches of that moment. Until the consumer has its first batch, everything that
+//! works beside delays it, and threads wait for memory and connections, too. Then only chunks that would otherwise be fetched
+//! again are kept, only waits for data add to the budget, and its cap is lower.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -19,6 +19,8 @@ use hsipack_store::processors;
 const LATER_FRACTION: f64 = 0.05;
 /// The budget is at most this much.
 const MAX_BUDGET: Duration = Duration::from_millis(200);
+/// The same before the consumer has its first batch.
+const MAX_EARLY_BUDGET: Duration = Duration::from_millis(20);
 /// How often to ask the system for the idle time of the processors, which it counts in steps of 10 ms.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -111,10 +113,15 @@ impl Admission {
 
     /// A thread waited for a task, which then waited for data.
     pub(super) fn waited(&self, task: Duration, data: Duration) {
-        if self.begun.load(Ordering::Relaxed) {
+        if self.has_begun() {
             self.earn(task.as_nanos() as f64);
-            self.waited_beside(data, Instant::now(), processors::idle_time);
+            self.waited_for_data(data);
         }
+    }
+
+    /// A thread waited for data.
+    pub(super) fn waited_for_data(&self, time: Duration) {
+        self.waited_beside(time, Instant::now(), processors::idle_time);
     }
 
     fn waited_beside(
@@ -147,9 +154,6 @@ impl Admission {
         let cleared = cleared.as_nanos() as u64;
         let paid = self.cleared.fetch_max(cleared, Ordering::Relaxed);
         self.pay(cleared.saturating_sub(paid));
-        if !self.begun.load(Ordering::Relaxed) {
-            return None;
-        }
         let budget = u64::try_from(self.budget.load(Ordering::Relaxed)).ok()?;
         (budget > 0).then(|| Duration::from_nanos(budget))
     }
@@ -166,7 +170,8 @@ impl Admission {
 
     fn earn(&self, nanoseconds: f64) {
         if nanoseconds > 0.0 {
-            let most = MAX_BUDGET.as_nanos() as i64;
+            let most = if self.has_begun() { MAX_BUDGET } else { MAX_EARLY_BUDGET };
+            let most = most.as_nanos() as i64;
             let add = |budget: i64| Some(budget.saturating_add(nanoseconds as i64).min(most));
             let _ = self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
         }
@@ -222,6 +227,17 @@ mod tests {
         assert!(!affords(&admission, 10), "the debt is paid first");
         wait(&admission, start, 280, 1);
         assert!(affords(&admission, 10));
+    }
+
+    #[test]
+    fn waits_for_data_pay_a_little_before_the_first_batch() {
+        let (admission, start) = (Admission::new(1000), Instant::now());
+        wait(&admission, start, 0, 0);
+        wait(&admission, start, 10_000, 10_000);
+        assert_eq!(admission.left(Duration::ZERO), Some(MAX_EARLY_BUDGET));
+        admission.begin();
+        wait(&admission, start, 20_000, 10_000);
+        assert_eq!(admission.left(Duration::ZERO), Some(MAX_BUDGET));
     }
 
     #[test]

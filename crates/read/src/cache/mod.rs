@@ -68,7 +68,7 @@ pub(crate) struct Cache {
 pub(crate) enum Keeping {
     /// As soon as they are decoded.
     AtOnce,
-    /// As soon as they are decoded, but not before the consumer has its first batch.
+    /// As soon as they are decoded; until the consumer has its first batch, only when there is time for it.
     AfterFirstBatch,
     /// When there is time for it (`admission.rs`). An epoch needs so many bytes of decoded chunks.
     InIdleTime { needed: u64 },
@@ -147,7 +147,8 @@ impl Cache {
         let keeping = if kind == CacheKind::Decoded { keeping } else { Keeping::AtOnce };
         let admission = Admission::new(match keeping {
             Keeping::InIdleTime { needed } => needed,
-            Keeping::AtOnce | Keeping::AfterFirstBatch => 0,
+            // Time of decoding never pays for keeping.
+            Keeping::AtOnce | Keeping::AfterFirstBatch => u64::MAX,
         });
         Ok(Some(Self { kind, budget, memory, admission, keeping }))
     }
@@ -200,12 +201,13 @@ impl Cache {
             Memory::Own(arena) => {
                 let left = match self.keeping {
                     Keeping::AtOnce => None,
-                    Keeping::AfterFirstBatch if !self.admission.has_begun() => return,
-                    Keeping::AfterFirstBatch => None,
-                    Keeping::InIdleTime { .. } => match self.admission.left(arena.took()) {
-                        None => return,
-                        left => left,
-                    },
+                    Keeping::AfterFirstBatch if self.admission.has_begun() => None,
+                    Keeping::AfterFirstBatch | Keeping::InIdleTime { .. } => {
+                        match self.admission.left(arena.took()) {
+                            None => return,
+                            left => left,
+                        }
+                    }
                 };
                 let bytes = if self.keeps_decoded() { decoded } else { stored };
                 arena.keep(array, number, bytes, self.budget, left)
@@ -227,8 +229,11 @@ impl Cache {
 
     /// Records that a thread waited for a task, and then for data, in which time chunks may be kept.
     pub(crate) fn waited(&self, task: Duration, data: Duration) {
-        if matches!(self.keeping, Keeping::InIdleTime { .. }) {
-            self.admission.waited(task, data);
+        match self.keeping {
+            Keeping::AtOnce => {}
+            Keeping::AfterFirstBatch if self.admission.has_begun() => {}
+            Keeping::AfterFirstBatch => self.admission.waited_for_data(data),
+            Keeping::InIdleTime { .. } => self.admission.waited(task, data),
         }
     }
 
