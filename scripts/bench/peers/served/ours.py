@@ -65,3 +65,10 @@ class InMemory(Uncached):
 
     def settings(self, workers: int) -> list[Setting]:
         return [Setting("defaults", "as documented", store.DATA)]
+
+
+class OnBoth(OnDisk):
+    """Keeps fetched data on the local disk, and decoded chunks in memory when there is time."""
+
+    def settings(self, workers: int) -> list[Setting]:
+        return [Setting("local_cache", "as documented", store.DATA)]

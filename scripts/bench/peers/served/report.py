@@ -14,11 +14,12 @@ from peers.served.roster import (
     MOSAIC,
     OURS,
     OURS_IN_MEMORY,
+    OURS_ON_BOTH,
     OURS_ON_DISK,
 )
 
 Json = dict[str, Any]
-ALL_OURS = (OURS, OURS_ON_DISK, OURS_IN_MEMORY)
+ALL_OURS = (OURS, OURS_ON_DISK, OURS_IN_MEMORY, OURS_ON_BOTH)
 # The targets: how many times as fast as the others hsipack must be, in later epochs and in total.
 LATER, IN_ALL = 5.0, 2.0
 
@@ -67,10 +68,10 @@ def judge(rows: list[Json], count: int) -> tuple[list[Json], list[Json]]:
         for row in others:
             ask("first epoch", ours, row["key"], 1.0, lambda one: float(one["epochs_s"][0]))
         ask("first batch", ours, BY_HAND, 1.0, lambda one: float(one["first_batch_s"]))
-    for ours in (OURS_ON_DISK, OURS_IN_MEMORY):
+    for ours in (OURS_ON_DISK, OURS_IN_MEMORY, OURS_ON_BOTH):
         for key in (LITDATA, MOSAIC):
             ask("second epoch", ours, key, LATER, lambda one: float(one["epochs_s"][1]))
-        kept = [row for row in others if ours == OURS_IN_MEMORY or row["keeps"] != "memory"]
+        kept = [row for row in others if ours != OURS_ON_DISK or row["keeps"] != "memory"]
         if kept:
             best = min(kept, key=lambda row: float(row["seconds"]))
             ask("three epochs", ours, best["key"], IN_ALL, lambda one: float(one["seconds"]))

@@ -28,6 +28,7 @@ class Entry:
 
 BARE = "bare"
 OURS, OURS_ON_DISK, OURS_IN_MEMORY = "hsipack", "hsipack-disk", "hsipack-memory"
+OURS_ON_BOTH = "hsipack-both"
 BY_HAND, BY_HAND_ZSTD = "by-hand", "by-hand-zstd"
 LITDATA, MOSAIC = "litdata", "mosaic"
 
@@ -36,6 +37,7 @@ ROSTER = [
     Entry(OURS, "hsipack, no cache", "", "ours", "Uncached"),
     Entry(OURS_ON_DISK, "hsipack, local cache", "disk", "ours", "OnDisk"),
     Entry(OURS_IN_MEMORY, "hsipack, defaults", "memory", "ours", "InMemory"),
+    Entry(OURS_ON_BOTH, "hsipack, defaults and local cache", "memory", "ours", "OnBoth"),
     Entry(BY_HAND, "hand-written: obstore + lz4", "", "by_hand", "ByHand"),
     Entry(BY_HAND_ZSTD, "hand-written: obstore + zstd", "", "by_hand", "ByHandZstd"),
     Entry("tensorstore", "TensorStore, our store", "", "tensor_store", "TensorStore"),
