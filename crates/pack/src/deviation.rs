@@ -31,8 +31,8 @@ pub struct Deviation {
     pub bands: Vec<BandDeviation>,
     /// Whether the source's files have changed since they were packed.
     pub source_changed: bool,
-    /// A value for each pixel, row by row. For [`Of::Band`]: the packed value minus the source's value. For
-    /// [`Of::Spectrum`]: the norm of the difference of the two spectra, divided by the norm of the source's spectrum.
+    /// A value for each pixel, row by row. For [`Quantity::Band`]: the packed value minus the source's value. For
+    /// [`Quantity::Spectrum`]: the norm of the difference of the two spectra, divided by the norm of the source's spectrum.
     /// NaN where a value is missing.
     #[serde(skip)]
     pub map: Vec<f32>,
@@ -40,7 +40,7 @@ pub struct Deviation {
 
 /// Quantity on the map of a [`Deviation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Of {
+pub enum Quantity {
     /// One band, counted from 0.
     Band(usize),
     /// All bands together.
@@ -57,7 +57,7 @@ pub fn of_sample(
     dataset: &Dataset,
     sample: &Sample,
     root: Option<&Path>,
-    of: Of,
+    of: Quantity,
     go_on: &dyn Fn() -> Result<()>,
 ) -> Result<Deviation> {
     let recipes = recipe::read(dataset)?;
@@ -87,13 +87,13 @@ pub fn of_sample(
                 let bytes = stored.next().expect("as many pixels are packed");
                 integers::read(bytes, dtype, &mut packed);
                 packed.iter_mut().for_each(|value| *value = scaling.physical(*value));
-                let given = |band: usize| scaling.physical(spectrum[band]);
+                let original = |band: usize| scaling.physical(spectrum[band]);
                 for (band, sums) in bands.iter_mut().enumerate() {
-                    sums.add(given(band), packed[band]);
+                    sums.add(original(band), packed[band]);
                 }
                 map.push(match of {
-                    Of::Band(band) => packed[band] - given(band),
-                    Of::Spectrum => relative((0..width).map(given), &packed),
+                    Quantity::Band(band) => packed[band] - original(band),
+                    Quantity::Spectrum => relative((0..width).map(original), &packed),
                 } as f32);
             }
             Ok(())
@@ -106,11 +106,11 @@ pub fn of_sample(
 }
 
 /// The norm of the difference of two spectra, divided by the norm of the first.
-fn relative(given: impl Iterator<Item = f64>, packed: &[f64]) -> f64 {
+fn relative(original: impl Iterator<Item = f64>, packed: &[f64]) -> f64 {
     let (mut difference, mut length) = (0.0, 0.0);
-    for (given, packed) in given.zip(packed) {
-        difference += (packed - given).powi(2);
-        length += given.powi(2);
+    for (original, packed) in original.zip(packed) {
+        difference += (packed - original).powi(2);
+        length += original.powi(2);
     }
     if difference == 0.0 { 0.0 } else { (difference / length).sqrt() }
 }
@@ -124,16 +124,16 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, given: f64, packed: f64) {
-        let difference = (packed - given).abs();
+    fn add(&mut self, original: f64, packed: f64) {
+        let difference = (packed - original).abs();
         if !difference.is_finite() {
             return;
         }
         self.count += 1;
         self.sum += difference;
         self.max_abs = self.max_abs.max(difference);
-        if given != 0.0 {
-            self.max_rel = self.max_rel.max(difference / given.abs());
+        if original != 0.0 {
+            self.max_rel = self.max_rel.max(difference / original.abs());
         }
     }
 
@@ -151,10 +151,10 @@ mod tests {
     #[test]
     fn missing_values_are_not_compared() {
         let mut sums = Sums::default();
-        for (given, packed) in
+        for (original, packed) in
             [(1.0, 1.5), (0.0, 0.25), (f64::NAN, f64::NAN), (1.0, f64::INFINITY), (-4.0, -4.0)]
         {
-            sums.add(given, packed);
+            sums.add(original, packed);
         }
         let found = sums.deviation();
         assert_eq!(found, BandDeviation { max_abs: 0.5, mean_abs: 0.25, max_rel: 0.5, count: 3 });

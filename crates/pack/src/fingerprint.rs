@@ -98,13 +98,13 @@ mod tests {
             std::fs::write(&path, content).unwrap();
             path
         };
-        let one = |path: PathBuf| fingerprint(&[path]).unwrap();
-        assert_eq!(one(write("a", b"xyz")), one(write("b", b"xyz")));
-        assert_ne!(one(write("a", b"xyz")), one(write("b", b"xyZ")));
+        let of_file = |path: PathBuf| fingerprint(&[path]).unwrap();
+        assert_eq!(of_file(write("a", b"xyz")), of_file(write("b", b"xyz")));
+        assert_ne!(of_file(write("a", b"xyz")), of_file(write("b", b"xyZ")));
         let mut large = vec![7; 700 << 10];
-        let before = one(write("large", &large));
+        let before = of_file(write("large", &large));
         assert_eq!(before.0, 700 << 10);
         *large.last_mut().unwrap() = 8;
-        assert_ne!(before, one(write("large", &large)));
+        assert_ne!(before, of_file(write("large", &large)));
     }
 }

@@ -170,19 +170,20 @@ impl Input {
         let stem = path.with_extension("").to_string_lossy().replace('\\', "/");
         if self.is_folder_of_bands() {
             // The searched folder itself may be the cube, or hold the bands of several.
-            let own = || self.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let file_name =
+                || self.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let path = path.to_string_lossy().into_owned();
             return match &self.variable {
                 Some(name) if path.is_empty() && !name.is_empty() => name.clone(),
                 Some(name) if name.is_empty() => {
                     if path.is_empty() {
-                        own()
+                        file_name()
                     } else {
                         path
                     }
                 }
                 Some(name) => format!("{path}/{name}"),
-                None if path.is_empty() => own(),
+                None if path.is_empty() => file_name(),
                 None => path,
             };
         }

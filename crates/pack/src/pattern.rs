@@ -85,7 +85,7 @@ impl<'a> Pattern<'a> {
 
 /// Whether every cube has this field.
 pub fn is_of_path(field: &str) -> bool {
-    PATH_FIELDS.iter().any(|(known, _)| *known == field)
+    PATH_FIELDS.iter().any(|(name, _)| *name == field)
 }
 
 /// A value of a column as a field shows it; `None` for null.
@@ -104,24 +104,24 @@ enum Part<'a> {
 
 /// The texts and fields of a pattern. A brace without its partner is text.
 fn parts(pattern: &str) -> impl Iterator<Item = Part<'_>> {
-    let mut behind = pattern;
+    let mut remaining = pattern;
     let mut field = None;
     std::iter::from_fn(move || {
         if let Some(field) = field.take() {
             return Some(Part::Field(field));
         }
-        if behind.is_empty() {
+        if remaining.is_empty() {
             return None;
         }
-        let braces = behind.find('{').and_then(|open| {
-            let close = open + behind[open..].find('}')?;
+        let braces = remaining.find('{').and_then(|open| {
+            let close = open + remaining[open..].find('}')?;
             Some((open, close))
         });
         let Some((open, close)) = braces else {
-            return Some(Part::Text(std::mem::take(&mut behind)));
+            return Some(Part::Text(std::mem::take(&mut remaining)));
         };
-        let (text, name) = (&behind[..open], &behind[open + 1..close]);
-        behind = &behind[close + 1..];
+        let (text, name) = (&remaining[..open], &remaining[open + 1..close]);
+        remaining = &remaining[close + 1..];
         if text.is_empty() {
             return Some(Part::Field(name));
         }
@@ -173,27 +173,27 @@ pub fn folder(file: &Path) -> &Path {
 const LISTED: usize = 20;
 
 fn unknown<'a>(pattern: &str, field: &str, columns: impl Iterator<Item = &'a String>) -> Error {
-    let mut known: Vec<String> =
-        PATH_FIELDS.iter().map(|(known, meaning)| format!("{{{known}}} ({meaning})")).collect();
+    let mut fields: Vec<String> =
+        PATH_FIELDS.iter().map(|(name, meaning)| format!("{{{name}}} ({meaning})")).collect();
     let columns: Vec<&String> = columns.filter(|column| !is_of_path(column)).collect();
-    known.extend(columns.iter().take(LISTED).map(|column| format!("{{{column}}}")));
+    fields.extend(columns.iter().take(LISTED).map(|column| format!("{{{column}}}")));
     if columns.len() > LISTED {
-        known.push(format!("and {} more columns", columns.len() - LISTED));
+        fields.push(format!("and {} more columns", columns.len() - LISTED));
     }
     let error =
         Error::conflict(format!("the pattern {pattern:?} has an unknown field {{{field}}}"));
-    let known = known.join(", ");
+    let fields = fields.join(", ");
     if columns.is_empty() {
         let more = "; the columns of ";
         return error.with_remedy(remedy![
-            format!("use {known}{more}"),
+            format!("use {fields}{more}"),
             Opt::Table,
             " and the named groups of ",
             Opt::PathColumns,
             " are fields, too"
         ]);
     }
-    error.with_remedy(format!("use {known}"))
+    error.with_remedy(format!("use {fields}"))
 }
 
 #[cfg(test)]
@@ -251,8 +251,8 @@ mod tests {
             let error = Pattern(pattern).check(&columns).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Conflict);
             let text = error.to_string();
-            let known = ["{dir}", "{stem}", "{name}", "{path}", "{scene}"];
-            assert!(known.iter().all(|field| text.contains(field)), "{text}");
+            let fields = ["{dir}", "{stem}", "{name}", "{path}", "{scene}"];
+            assert!(fields.iter().all(|field| text.contains(field)), "{text}");
             assert!(Pattern(pattern).of(&input()).is_err(), "{pattern}");
         }
         for pattern in ["{dir}/{stem}_{name}.png", "{path}::gt", "a{b.png", "{scene}"] {

@@ -206,20 +206,20 @@ pub fn physical(
     let calibration = references::of_camera(info, None)?.map(Arc::new);
     let transform = plan::with_calibration(info, None, &ValueOptions::default(), 1.0, calibration);
     let mut scratch = Default::default();
-    let mut by_row = |place: usize, values: &[f64]| {
-        let (mut at, mut rest) = (place, values);
-        while !rest.is_empty() {
+    let mut by_row = |start: usize, values: &[f64]| {
+        let (mut at, mut remaining) = (start, values);
+        while !remaining.is_empty() {
             let (row, column) = (at / columns, at % columns);
-            let pixels = (columns - column).min(rest.len() / bands);
-            let (run, after) = rest.split_at(pixels * bands);
+            let pixels = (columns - column).min(remaining.len() / bands);
+            let (run, after) = remaining.split_at(pixels * bands);
             each(row, column, run)?;
-            (at, rest) = (at + pixels, after);
+            (at, remaining) = (at + pixels, after);
         }
         Ok(())
     };
     transform
-        .apply_f64(buffer, first_row, &mut scratch, &mut |place, values| {
-            by_row(place.row * columns + place.column, values)
+        .apply_f64(buffer, first_row, &mut scratch, &mut |position, values| {
+            by_row(position.row * columns + position.column, values)
         })
         .map_err(|error| error.at(&info.files[0]))
 }

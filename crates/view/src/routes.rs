@@ -288,7 +288,7 @@ impl Routes {
         Ok(Answer::json(&json!({ "classes": classes, "counts": rows })))
     }
 
-    fn deviations(&self, opened: &Opened, of: deviation::Of) -> Result<Deviation> {
+    fn deviations(&self, opened: &Opened, of: deviation::Quantity) -> Result<Deviation> {
         let deadline = Deadline::new();
         match (&opened.origin, self.subject.dataset()) {
             (Origin::Sample { sample, .. }, Some(dataset)) => {
@@ -300,7 +300,7 @@ impl Routes {
     }
 
     fn precision(&self, opened: &Opened) -> Result<Answer> {
-        let mut answer = json!(self.deviations(opened, deviation::Of::Spectrum)?);
+        let mut answer = json!(self.deviations(opened, deviation::Quantity::Spectrum)?);
         if let Origin::Sample { stack: Some(stack), .. } = &opened.origin {
             answer["dtype"] = json!(stack.image.meta().dtype.name());
             answer["keep_bits"] = json!(stack.image.meta().band_notes().keep_bits);
@@ -312,8 +312,8 @@ impl Routes {
         let shape = opened.cube.shape;
         let shown = grid::shown(&opened.cube, &query.window(shape)?, grid::side(query)?);
         let of = match query.get("band") {
-            None => deviation::Of::Spectrum,
-            Some(_) => deviation::Of::Band(query.number("band", 0, shape.bands - 1)?),
+            None => deviation::Quantity::Spectrum,
+            Some(_) => deviation::Quantity::Band(query.number("band", 0, shape.bands - 1)?),
         };
         let map = self.deviations(opened, of)?.map;
         let places = shown

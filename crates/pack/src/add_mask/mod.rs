@@ -167,13 +167,14 @@ impl Adding {
         let mut bytes = vec![0; masks.len()];
         let mut files = Metadata::new();
         let replaced: Vec<&str> = self.replaced.iter().map(String::as_str).collect();
-        for (place, stack) in self.dataset.stacks().iter().enumerate() {
-            let dtype = mask::dtype_for(ids.greatest(place)?);
-            let planned = masks.iter().map(|mask| self.planned(place, mask, dtype, command));
+        for (stack_index, stack) in self.dataset.stacks().iter().enumerate() {
+            let dtype = mask::dtype_for(ids.greatest(stack_index)?);
+            let planned = masks.iter().map(|mask| self.planned(stack_index, mask, dtype, command));
             let planned = planned.collect::<Result<Vec<_>>>()?;
             for shard in 0..stack.image.shards() {
-                let written = self.write_shard((place, stack), shard, &planned, ids, progress)?;
-                bytes.iter_mut().zip(written).for_each(|(all, one)| *all += one);
+                let written =
+                    self.write_shard((stack_index, stack), shard, &planned, ids, progress)?;
+                bytes.iter_mut().zip(written).for_each(|(total, size)| *total += size);
             }
             files.keep_stack(&self.dataset, stack, &replaced)?;
             let (len, geo) = (stack.image.len(), shared_geo::recorded(&self.dataset, stack)?);
@@ -223,12 +224,12 @@ impl Adding {
     /// Layout and meaning of a mask in a stack, the same as if it had been packed with the cubes.
     fn planned(
         &self,
-        place: usize,
+        stack_index: usize,
         mask: &NewMask,
         dtype: DType,
         command: &str,
     ) -> Result<PlannedMask> {
-        let image = &self.dataset.stacks()[place].image;
+        let image = &self.dataset.stacks()[stack_index].image;
         let flat = CubeShape { bands: 1, ..image.shape() };
         let tile = if is_tiled(&self.dataset) { image.grid().tile() } else { masks::tile(flat) };
         let grid = Grid::new(flat, tile, image.grid().samples_per_shard())?;
@@ -246,8 +247,8 @@ impl Adding {
             grid,
             codec,
             layers: Vec::new(),
-            class_names: mask.class_names.get(place).cloned().flatten(),
-            class_colors: mask.class_colors.get(place).cloned().unwrap_or_default(),
+            class_names: mask.class_names.get(stack_index).cloned().flatten(),
+            class_colors: mask.class_colors.get(stack_index).cloned().unwrap_or_default(),
             made: Some(Made { command: command.to_owned(), recipe: mask.recipe.clone() }),
         })
     }
@@ -255,7 +256,7 @@ impl Adding {
     /// Writes one shard of each mask. Returns their sizes in bytes.
     fn write_shard(
         &self,
-        (place, stack): (usize, &Stack),
+        (stack_index, stack): (usize, &Stack),
         shard: usize,
         masks: &[PlannedMask],
         ids: &mut dyn MaskIds,
@@ -276,7 +277,7 @@ impl Adding {
                     .with_remedy("the dataset is as it was"));
             }
             let none = || Error::damaged(format!("no sample has index {index}"));
-            let sample = self.dataset.samples().id_at(place, index).ok_or_else(none)?;
+            let sample = self.dataset.samples().id_at(stack_index, index).ok_or_else(none)?;
             for (number, (mask, writer)) in masks.iter().zip(&mut writers).enumerate() {
                 let mut read = |rows, out: &mut Vec<MaskValue>| ids.read(number, sample, rows, out);
                 let encoded =
@@ -335,9 +336,9 @@ impl Drop for Adding {
 /// If a name is not allowed, occurs twice, or is taken.
 pub fn check_names(dataset: &Dataset, names: &[String], replace: Replace) -> Result<Vec<String>> {
     let mut replaced = Vec::new();
-    for (place, name) in names.iter().enumerate() {
+    for (index, name) in names.iter().enumerate() {
         check_mask_name(name)?;
-        if names[..place].contains(name) {
+        if names[..index].contains(name) {
             return Err(Error::conflict(format!("two masks have the name {name}"))
                 .with_remedy("give each mask its own name"));
         }
@@ -347,9 +348,10 @@ pub fn check_names(dataset: &Dataset, names: &[String], replace: Replace) -> Res
                 .at(other.folder())
                 .with_remedy("choose another name"));
         }
-        let there: Vec<_> = dataset.stacks().iter().filter_map(|stack| stack.mask(name)).collect();
-        let Some(first) = there.first() else { continue };
-        let is_packed = there.iter().any(|mask| mask.meta().mask_meaning().made.is_none());
+        let existing: Vec<_> =
+            dataset.stacks().iter().filter_map(|stack| stack.mask(name)).collect();
+        let Some(first) = existing.first() else { continue };
+        let is_packed = existing.iter().any(|mask| mask.meta().mask_meaning().made.is_none());
         if replace == Replace::Added && is_packed {
             return Err(Error::conflict(format!("mask {name} was packed with the cubes"))
                 .at(first.folder())

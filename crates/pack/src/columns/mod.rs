@@ -73,7 +73,7 @@ impl ColumnsOptions {
     }
 }
 
-/// Gives samples the columns of a table and of lists. `given` is a table of a program, as JSON; each of its rows must belong
+/// Gives samples the columns of a table and of lists. `json` is a table of a program, as JSON; each of its rows must belong
 /// to a sample.
 ///
 /// # Errors
@@ -81,10 +81,10 @@ impl ColumnsOptions {
 /// belongs to no sample. The dataset is then unchanged.
 pub fn set_columns(
     options: &ColumnsOptions,
-    given: Option<&[u8]>,
+    json: Option<&[u8]>,
     progress: &Progress,
 ) -> Result<Report> {
-    let mut tables = match given {
+    let mut tables = match json {
         Some(text) => Tables::of_json(text, &options.joins)?,
         None => Tables::read(&options.table, &options.joins)?,
     };
@@ -99,7 +99,7 @@ pub fn set_columns(
         for member in tables.iter() {
             let unused = member.table.remaining();
             let shown = unused[..unused.len().min(3)].join(", ");
-            if given.is_some() && !unused.is_empty() {
+            if json.is_some() && !unused.is_empty() {
                 return Err(Error::conflict(format!(
                     "{} of the table belong to no sample, such as {shown}",
                     counted(unused.len(), "row")

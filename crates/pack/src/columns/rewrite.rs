@@ -140,9 +140,9 @@ fn changed_samples(
 
 /// Gives a sample a value in a column. Returns whether it had another one before.
 fn set(sample: &mut Sample, column: &str, value: &Value) -> bool {
-    fn replace<T: PartialEq>(place: &mut T, value: T) -> bool {
-        let is_other = *place != value;
-        *place = value;
+    fn replace<T: PartialEq>(current: &mut T, value: T) -> bool {
+        let is_other = *current != value;
+        *current = value;
         is_other
     }
     match column {
@@ -191,8 +191,8 @@ impl Splits<'_> {
                 continue;
             }
             stats.iter_mut().for_each(|stats| drop(stats.splits.remove(split)));
-            for (stack, own) in self.of(ids, progress)? {
-                stats[stack].splits.insert(split.clone(), own);
+            for (stack, split_stats) in self.of(ids, progress)? {
+                stats[stack].splits.insert(split.clone(), split_stats);
             }
         }
         Ok(stats)

@@ -110,7 +110,9 @@ pub(super) fn apply(text: &str, input: &Input, info: &mut CubeInfo) -> Result<()
         .at(&input.file)
         .with_remedy(remedy!["correct ", Opt::BandCenters]));
     }
-    let differs = |own: &Vec<f64>| own.iter().zip(&centers).any(|(a, b)| (a - b).abs() > 0.01);
+    let differs = |wavelengths: &Vec<f64>| {
+        wavelengths.iter().zip(&centers).any(|(a, b)| (a - b).abs() > 0.01)
+    };
     if info.wavelength.as_ref().is_some_and(differs) {
         info.notes
             .push(format!("the wavelengths in the file are replaced by {}", Opt::BandCenters));

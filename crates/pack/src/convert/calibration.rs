@@ -51,21 +51,21 @@ impl Calibration {
         }
     }
 
-    /// Calibrates whole pixels of `bands` bands in place. The first is at `place` of a cube of `rows` × `columns`. If
+    /// Calibrates whole pixels of `bands` bands in place. The first is at `position` of a cube of `rows` × `columns`. If
     /// the span is 0, the result is NaN, because the value is not known.
     pub fn apply(
         &self,
         values: &mut [f64],
         bands: usize,
-        place: PixelPosition,
+        position: PixelPosition,
         [rows, columns]: [usize; 2],
     ) {
         for (pixel, spectrum) in values.chunks_exact_mut(bands).enumerate() {
-            let at = place.column + pixel;
+            let at = position.column + pixel;
             let start = at % columns * bands;
             let references = self.dark[start..].iter().zip(&self.span[start..]);
             if let Some(drift) = &self.drift {
-                let part = (place.row + at / columns) as f64 / rows as f64;
+                let part = (position.row + at / columns) as f64 / rows as f64;
                 let drift = drift[start..].iter();
                 for ((value, (dark, span)), drift) in spectrum.iter_mut().zip(references).zip(drift)
                 {
@@ -95,19 +95,19 @@ mod tests {
             last_background: Some(vec![3.0, 2.0, 5.0, 4.0]),
             divisor: vec![2.0, 4.0, 0.0, 8.0],
         };
-        let own = Calibration::of_places(&scaling, 2, None);
+        let calibration = Calibration::of_places(&scaling, 2, None);
         // Two pixels in a cube with 4 rows: row 1, column 1, then row 2, column 0.
         let mut values = [100.0, 12.0, 12.0, 12.0];
-        own.apply(&mut values, 2, PixelPosition { row: 1, column: 1 }, [4, 2]);
+        calibration.apply(&mut values, 2, PixelPosition { row: 1, column: 1 }, [4, 2]);
         assert!(values[0].is_nan());
         assert_eq!(values[1..], [1.0, 5.0, 2.5]);
         // One band only, followed by a dark reference.
-        let own = Calibration::of_places(&scaling, 2, Some(&[1]));
-        let both = own.clone().then(&Calibration::new(vec![0.5, 0.25], vec![2.0, 0.5]));
-        let (mut one, mut other) = ([12.0, 12.0], [12.0, 12.0]);
-        let place = PixelPosition { row: 0, column: 0 };
-        both.apply(&mut one, 1, place, [4, 2]);
-        own.apply(&mut other, 1, place, [4, 2]);
-        assert_eq!(one, [(other[0] - 0.5) / 2.0, (other[1] - 0.25) / 0.5]);
+        let single_band = Calibration::of_places(&scaling, 2, Some(&[1]));
+        let both = single_band.clone().then(&Calibration::new(vec![0.5, 0.25], vec![2.0, 0.5]));
+        let (mut corrected, mut scaled) = ([12.0, 12.0], [12.0, 12.0]);
+        let position = PixelPosition { row: 0, column: 0 };
+        both.apply(&mut corrected, 1, position, [4, 2]);
+        single_band.apply(&mut scaled, 1, position, [4, 2]);
+        assert_eq!(corrected, [(scaled[0] - 0.5) / 2.0, (scaled[1] - 0.25) / 0.5]);
     }
 }

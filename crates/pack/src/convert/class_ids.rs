@@ -22,11 +22,11 @@ impl IdsOfNames {
     /// The classes of a file, of which `classes` gives some an id.
     pub(super) fn new(classes: &[NewClass], names: &[String]) -> Self {
         let others = classes.iter().find(|new| new.class == OldClass::Others).map(|new| new.id);
-        let fixed = names.iter().enumerate().map(|(place, name)| {
+        let fixed = names.iter().enumerate().map(|(index, name)| {
             let is_it = |new: &&NewClass| match &new.class {
-                OldClass::Name(listed) => place > 0 && listed == name,
+                OldClass::Name(listed) => index > 0 && listed == name,
                 // What no label covers has no name.
-                OldClass::Id(0) => place == 0,
+                OldClass::Id(0) => index == 0,
                 _ => false,
             };
             classes.iter().find(is_it).map(|new| new.id).or(others)
@@ -35,7 +35,7 @@ impl IdsOfNames {
         if let Some(first) = fixed.first_mut() {
             first.get_or_insert(0);
         }
-        let ids = (0..).zip(&fixed).map(|(place, id)| id.or(Some(place))).collect();
+        let ids = (0..).zip(&fixed).map(|(index, id)| id.or(Some(index))).collect();
         Self { names: names.to_vec(), fixed, ids }
     }
 
@@ -126,10 +126,10 @@ mod tests {
     #[test]
     fn names_have_places_among_those_of_all_cubes() {
         let mut ids = IdsOfNames::new(&[], &names("- roof tree"));
-        assert_eq!([0, 1, 2].map(|place| ids.of(place).unwrap()), [0, 1, 2]);
+        assert_eq!([0, 1, 2].map(|index| ids.of(index).unwrap()), [0, 1, 2]);
         assert_eq!(ids.free_names().cloned().collect::<Vec<_>>(), ["roof", "tree"]);
         ids.place(&names("- grass roof road tree"));
-        assert_eq!([0, 1, 2].map(|place| ids.of(place).unwrap()), [0, 2, 4]);
+        assert_eq!([0, 1, 2].map(|index| ids.of(index).unwrap()), [0, 2, 4]);
         ids.place(&names("- tree"));
         assert!(ids.of(1).unwrap_err().to_string().contains("no class named \"roof\""));
     }
@@ -140,19 +140,19 @@ mod tests {
         let mut ids = IdsOfNames::new(&[new("roof", 7), new("0", 9)], &names("- roof tree"));
         assert_eq!(ids.fixed_names(), names("- - - - - - - roof - -"));
         ids.place(&names("- tree"));
-        assert_eq!([0, 1, 2].map(|place| ids.of(place).unwrap()), [9, 7, 1]);
+        assert_eq!([0, 1, 2].map(|index| ids.of(index).unwrap()), [9, 7, 1]);
         let all = IdsOfNames::new(&[new("roof", 7), new("*", 3)], &names("- roof tree"));
-        assert_eq!([0, 1, 2].map(|place| all.of(place).unwrap()), [3, 7, 3]);
+        assert_eq!([0, 1, 2].map(|index| all.of(index).unwrap()), [3, 7, 3]);
         assert_eq!(all.free_names().count(), 0);
     }
 
     #[test]
     fn new_names_get_the_least_free_ids() {
-        let mut known = names("none roof - tree");
-        add_names(&mut known, &names("a roof b c"), &[4]);
-        assert_eq!(known, names("none roof a tree - b c"));
-        let mut known = Vec::new();
-        add_names(&mut known, &names("a"), &[]);
-        assert_eq!(known, names("- a"));
+        let mut class_names = names("none roof - tree");
+        add_names(&mut class_names, &names("a roof b c"), &[4]);
+        assert_eq!(class_names, names("none roof a tree - b c"));
+        let mut class_names = Vec::new();
+        add_names(&mut class_names, &names("a"), &[]);
+        assert_eq!(class_names, names("- a"));
     }
 }

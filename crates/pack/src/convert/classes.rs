@@ -97,7 +97,7 @@ impl OldClass {
     }
 
     fn is_named(&self, name: &str) -> bool {
-        matches!(self, Self::Name(known) if known == name)
+        matches!(self, Self::Name(listed) if listed == name)
     }
 
     /// Its id.
@@ -179,7 +179,7 @@ impl ClassTable {
             return Ok(None);
         }
         let others = classes.iter().find(|new| new.class == OldClass::Others).map(|new| new.id);
-        let mut given: Vec<Option<u16>> = vec![None; usize::from(u16::MAX) + 1];
+        let mut new_ids: Vec<Option<u16>> = vec![None; usize::from(u16::MAX) + 1];
         let mut values = Vec::new();
         for new in classes {
             let old = match &new.class {
@@ -194,19 +194,19 @@ impl ClassTable {
                         Error::conflict(format!("the mask has no class named {name:?}"))
                             .with_remedy("it does not name its classes; give their ids")
                     })?;
-                    match names.iter().position(|known| known == name) {
-                        Some(place) => place,
+                    match names.iter().position(|other| other == name) {
+                        Some(id) => id,
                         None => continue,
                     }
                 }
             };
-            if given[old].replace(new.id).is_some_and(|before| before != new.id) {
+            if new_ids[old].replace(new.id).is_some_and(|before| before != new.id) {
                 return Err(Error::conflict(format!("class {old} has two new ids"))
                     .with_remedy("give the class one new id, by its id or by its name"));
             }
         }
         let new_id = |(old, new): (u16, Option<u16>)| new.or(others).unwrap_or(old);
-        let ids = (0..=u16::MAX).zip(given).map(new_id).collect();
+        let ids = (0..=u16::MAX).zip(new_ids).map(new_id).collect();
         Ok(Some(Self { ids, values, others }))
     }
 
@@ -232,14 +232,14 @@ impl ClassTable {
         let listed = |name: &String| classes.iter().any(|new| new.class.is_named(name));
         let by_id = |old: u16| classes.iter().any(|new| new.class == OldClass::Id(old));
         let others = classes.iter().any(|new| new.class == OldClass::Others);
-        let mut made: Vec<String> = Vec::new();
+        let mut new_names: Vec<String> = Vec::new();
         let mut give = |id: u16, name: &String| {
             let id = usize::from(id);
-            if made.len() <= id {
-                made.resize(id + 1, String::new());
+            if new_names.len() <= id {
+                new_names.resize(id + 1, String::new());
             }
-            if made[id].is_empty() {
-                made[id].clone_from(name);
+            if new_names[id].is_empty() {
+                new_names[id].clone_from(name);
             }
         };
         for (old, name) in (0..=u16::MAX).zip(names) {
@@ -256,7 +256,7 @@ impl ClassTable {
                 give(new.id, name);
             }
         }
-        made
+        new_names
     }
 }
 
@@ -289,12 +289,12 @@ pub(crate) fn colors_together(ours: &mut Vec<Option<Color>>, theirs: &[Option<Co
 }
 
 /// The names that the files give, with those that the user gives in their place. A name is empty if it is not known.
-pub(super) fn named(files: Option<Vec<String>>, given: &[ClassName]) -> Option<Vec<String>> {
+pub(super) fn named(files: Option<Vec<String>>, user_names: &[ClassName]) -> Option<Vec<String>> {
     let mut names = match files {
-        None if given.is_empty() => return None,
+        None if user_names.is_empty() => return None,
         names => names.unwrap_or_default(),
     };
-    for ClassName { id, name } in given {
+    for ClassName { id, name } in user_names {
         let id = usize::from(*id);
         if names.len() <= id {
             names.resize(id + 1, String::new());
@@ -321,14 +321,14 @@ pub(crate) fn together(
         names.resize(theirs.len(), String::new());
     }
     for (id, (ours, theirs)) in names.iter_mut().zip(theirs).enumerate() {
-        let (known, here) = (ours.trim(), theirs.trim());
-        if known.is_empty() {
+        let (earlier, here) = (ours.trim(), theirs.trim());
+        if earlier.is_empty() {
             *ours = theirs;
-        } else if id == 0 && means_nothing(known) && means_nothing(here) {
+        } else if id == 0 && means_nothing(earlier) && means_nothing(here) {
             // Programs name unlabelled pixels differently.
-        } else if !here.is_empty() && known.to_lowercase() != here.to_lowercase() {
+        } else if !here.is_empty() && earlier.to_lowercase() != here.to_lowercase() {
             return Err(Error::conflict(format!(
-                "class {id} of mask {mask} is called {here:?} here, but {known:?} in other cubes"
+                "class {id} of mask {mask} is called {here:?} here, but {earlier:?} in other cubes"
             ))
             .with_remedy(remedy![
                 "give classes the same ids with ",
@@ -349,7 +349,7 @@ pub(crate) fn means_nothing(name: &str) -> bool {
     NOTHING.iter().any(|word| name.contains(word))
 }
 
-/// Checks that every class of a mask that is given a new id by its name is in one of the mask files. `there` are the
+/// Checks that every class of a mask that is given a new id by its name is in one of the mask files. `existing` are the
 /// names in all of them.
 ///
 /// # Errors
@@ -357,14 +357,14 @@ pub(crate) fn means_nothing(name: &str) -> bool {
 pub(super) fn check_names(
     mask: &str,
     classes: &[NewClass],
-    there: &BTreeSet<String>,
+    existing: &BTreeSet<String>,
 ) -> Result<()> {
     let missing = classes.iter().find_map(|new| match &new.class {
-        OldClass::Name(name) if !there.contains(name) => Some(name),
+        OldClass::Name(name) if !existing.contains(name) => Some(name),
         _ => None,
     });
     let Some(missing) = missing else { return Ok(()) };
-    let names: Vec<&str> = there.iter().map(String::as_str).collect();
+    let names: Vec<&str> = existing.iter().map(String::as_str).collect();
     let what = format!("no file of mask {mask} has a class named {missing:?}");
     Err(Error::conflict(what).with_remedy(format!("their classes: {}", names.join(", "))))
 }
@@ -397,21 +397,21 @@ mod tests {
         let names: Vec<String> = ["none", "fat", "skin", "bone"].map(str::to_owned).into();
         let table = |classes: &[NewClass]| ClassTable::new(classes, Some(&names));
         let classes = [new("fat", 7), new("3", 0), new("*", 255)];
-        let made = table(&classes).unwrap().unwrap();
-        assert_eq!([0, 1, 2, 3, 9].map(|id| made.of(id)), [255, 7, 255, 0, 255]);
-        let of_new = made.names(&classes, &names);
+        let class_table = table(&classes).unwrap().unwrap();
+        assert_eq!([0, 1, 2, 3, 9].map(|id| class_table.of(id)), [255, 7, 255, 0, 255]);
+        let of_new = class_table.names(&classes, &names);
         assert_eq!((of_new.len(), of_new[0].as_str(), of_new[7].as_str()), (8, "bone", "fat"));
         let merged = [new("2", 1)];
-        let made = table(&merged).unwrap().unwrap();
-        assert_eq!([0, 1, 2, 3, 65535].map(|id| made.of(id)), [0, 1, 1, 3, 65535]);
-        assert_eq!(made.names(&merged, &names), ["none", "fat", "", "bone"]);
+        let class_table = table(&merged).unwrap().unwrap();
+        assert_eq!([0, 1, 2, 3, 65535].map(|id| class_table.of(id)), [0, 1, 1, 3, 65535]);
+        assert_eq!(class_table.names(&merged, &names), ["none", "fat", "", "bone"]);
         assert!(table(&[]).unwrap().is_none());
         let absent = table(&[new("liver", 1), new("fat", 2)]).unwrap().unwrap();
         assert_eq!([0, 1, 2].map(|id| absent.of(id)), [0, 2, 2]);
-        let there = names.iter().cloned().collect();
-        check_names("gt", &[new("fat", 1), new("7", 1), new("*", 3)], &there).unwrap();
+        let existing = names.iter().cloned().collect();
+        check_names("gt", &[new("fat", 1), new("7", 1), new("*", 3)], &existing).unwrap();
         assert_eq!(
-            check_names("gt", &[new("liver", 1)], &there).unwrap_err().to_string(),
+            check_names("gt", &[new("liver", 1)], &existing).unwrap_err().to_string(),
             "no file of mask gt has a class named \"liver\" (their classes: bone, fat, none, skin)"
         );
         assert!(table(&[new("fat", 1), new("1", 2)]).is_err());
@@ -438,9 +438,10 @@ mod tests {
 
     #[test]
     fn given_names_replace_those_of_files() {
-        let given = [(2, "fat"), (4, "skin")].map(|(id, name)| ClassName { id, name: name.into() });
-        assert_eq!(named(None, &given), names("- - fat - skin"));
-        assert_eq!(named(names("none bone blood"), &given), names("none bone fat - skin"));
+        let user_names =
+            [(2, "fat"), (4, "skin")].map(|(id, name)| ClassName { id, name: name.into() });
+        assert_eq!(named(None, &user_names), names("- - fat - skin"));
+        assert_eq!(named(names("none bone blood"), &user_names), names("none bone fat - skin"));
         assert_eq!(named(names("none"), &[]), names("none"));
         assert_eq!(named(None, &[]), None);
     }

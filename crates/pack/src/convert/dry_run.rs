@@ -100,9 +100,9 @@ fn dry_run_here(options: &ConvertOptions) -> Result<Estimate> {
     let slabs = try_slabs(&plan, options)?;
     let (mut packed, mut stored, mut tried, mut compressed) = (0u64, 0.0, 0u64, 0u64);
     for (number, stack) in plan.stacks.iter().enumerate() {
-        let own = || slabs.iter().filter(|slab| slab.stack == number);
+        let stack_slabs = || slabs.iter().filter(|slab| slab.stack == number);
         let (from, to): (u64, u64) =
-            (own().map(|slab| slab.raw).sum(), own().map(|slab| slab.small).sum());
+            (stack_slabs().map(|slab| slab.raw).sum(), stack_slabs().map(|slab| slab.small).sum());
         let bytes = (stack.grid.shape().values()
             * options.values.dtype().size()
             * stack.samples.len()) as u64;

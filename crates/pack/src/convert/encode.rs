@@ -57,10 +57,10 @@ impl Encoded {
 
     /// The stored chunks, one after the other.
     pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
-        let mut rest = self.data.as_slice();
+        let mut remaining = self.data.as_slice();
         self.lens.iter().map(move |len| {
-            let (chunk, behind) = rest.split_at(*len);
-            rest = behind;
+            let (chunk, tail) = remaining.split_at(*len);
+            remaining = tail;
             chunk
         })
     }
@@ -227,7 +227,7 @@ impl Encoder {
         let Self { rows, scratch, slab, wide, gatherer, .. } = self;
         let (_, gatherer) = gatherer.as_mut().expect("made above");
         let mut done = 0;
-        cube.transform.apply(rows, first, take, scratch, &mut |place, values| {
+        cube.transform.apply(rows, first, take, scratch, &mut |position, values| {
             match slab {
                 Slab::Half(slab) => {
                     let packed = &mut slab[done..done + values.len()];
@@ -243,7 +243,7 @@ impl Encoder {
                     packed.convert_to_f32_slice(wide);
                     let finite = stats::all_finite(packed);
                     if !finite {
-                        refuse_overflow(cube, place, values, wide)?;
+                        refuse_overflow(cube, position, values, wide)?;
                     }
                     gatherer.add(values, wide, finite);
                 }
@@ -260,7 +260,7 @@ impl Encoder {
                     let size = cube.dtype.size();
                     let packed = &mut slab[done * size..(done + values.len()) * size];
                     integers::write(values, cube.dtype, cube.missing, packed)
-                        .map_err(|at| cube.refuse_integer(place, at, values[at]))?;
+                        .map_err(|at| cube.refuse_integer(position, at, values[at]))?;
                     gatherer.add(values, values, values.iter().all(|value| value.is_finite()));
                 }
             }
@@ -423,13 +423,13 @@ impl OpenCube {
 /// Returns an error if a finite value became infinite.
 fn refuse_overflow(
     cube: &OpenCube,
-    place: PixelPosition,
+    position: PixelPosition,
     values: &[f32],
     packed: &[f32],
 ) -> Result<()> {
     let overflow = |(x, y): (&f32, &f32)| x.is_finite() && y.is_infinite();
     let Some(at) = values.iter().zip(packed).position(overflow) else { return Ok(()) };
-    let (place, band) = cube.transform.locate(place, at);
+    let (position, band) = cube.transform.locate(position, at);
     let info = cube.source.info();
     let wavelength =
         info.wavelength.as_ref().map(|nm| format!(" ({} nm)", nm[band])).unwrap_or_default();
@@ -438,8 +438,8 @@ fn refuse_overflow(
         ErrorKind::Overflow,
         format!(
             "band {band}{wavelength}, row {}, column {}: the value {value} does not fit fp16, whose largest value is 65504{}",
-            place.row,
-            place.column,
+            position.row,
+            position.column,
             if cube.transform.scale == 1.0 { String::new() } else { format!(" (× scale {})", cube.transform.scale) }
         ),
     )

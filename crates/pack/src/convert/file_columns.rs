@@ -19,7 +19,7 @@ const MAX_NUMBERS: usize = 4096;
 /// The longest text of a value, in bytes.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 /// One file may have the values of all cubes, so the last few that were read are kept.
-const KEPT: usize = 4;
+const MAX_RECENT_FILES: usize = 4;
 
 /// Columns that files give.
 pub(in crate::convert) struct FileColumns<'a> {
@@ -118,7 +118,7 @@ impl<'a> FileColumns<'a> {
             return Ok(content.clone());
         }
         let content = Arc::new(read(file)?);
-        self.recent.truncate(KEPT - 1);
+        self.recent.truncate(MAX_RECENT_FILES - 1);
         self.recent.push_front((file.file.clone(), name, content.clone()));
         Ok(content)
     }

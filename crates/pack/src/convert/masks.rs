@@ -179,7 +179,8 @@ pub struct MaskReader {
 }
 
 impl MaskReader {
-    /// Opens the mask `group` of a cube. Returns `None` if a file, or the variable in it, is missing and `optional` is set, or if the mask has a file for each class and the cube has none.
+    /// Opens the mask `group` of a cube. Returns `None` if a file, or the variable in it, is missing and `optional` is set,
+    /// or if the mask has a file for each class and the cube has none.
     ///
     /// # Errors
     /// If a file is missing or cannot be read, or has another shape.
@@ -390,7 +391,7 @@ impl MaskReader {
     /// knows only by name their places in `class_names`.
     pub fn among(mut self, layers: &[String], class_names: Option<&[String]>) -> Self {
         let all: Vec<_> = counted(layers).collect();
-        let bit = |(place, layer)| all.iter().position(|other| *other == layer).unwrap_or(place);
+        let bit = |(index, layer)| all.iter().position(|other| *other == layer).unwrap_or(index);
         let bits = counted(&self.layer_names).enumerate().map(bit).collect();
         if let Some(ids) = &mut self.by_name {
             ids.place(class_names.unwrap_or_default());
@@ -443,8 +444,8 @@ impl MaskReader {
                             let has_none = has_no_class(value, info.ignore_value);
                             let Some(id) = self.id_of(value, has_none) else {
                                 let columns = info.shape.columns;
-                                let place = (rows.start + pixel / columns, pixel % columns);
-                                return Err(refuse_id(value, has_none, place, &file.file));
+                                let position = (rows.start + pixel / columns, pixel % columns);
+                                return Err(refuse_id(value, has_none, position, &file.file));
                             };
                             without_id.push((pixel, id.into()));
                             0
@@ -453,8 +454,8 @@ impl MaskReader {
                     if self.is_repeated {
                         if band > 0 && *id != value {
                             let columns = info.shape.columns;
-                            let place = (rows.start + pixel / columns, pixel % columns);
-                            return Err(bands_differ(bands, place, &file.file));
+                            let position = (rows.start + pixel / columns, pixel % columns);
+                            return Err(bands_differ(bands, position, &file.file));
                         }
                         *id = value;
                     } else if boolean {
@@ -596,8 +597,8 @@ fn has_no_class(value: f64, nodata: Option<f64>) -> bool {
     value.is_nan() || value < 0.0 && value.fract() == 0.0 || Some(value) == nodata
 }
 
-fn refuse_id(value: f64, has_no_class: bool, place: (usize, usize), file: &Path) -> Error {
-    let (row, column) = place;
+fn refuse_id(value: f64, has_no_class: bool, position: (usize, usize), file: &Path) -> Error {
+    let (row, column) = position;
     let error = Error::new(
         ErrorKind::Overflow,
         format!("row {row}, column {column} of the mask is {value}, which is not a class id"),
@@ -661,8 +662,8 @@ pub(super) fn names_of(input: &Input) -> Result<CubeNames> {
 
 /// Layers with the number of layers of the same name before them: files may give several layers one name.
 pub(super) fn counted(layers: &[String]) -> impl Iterator<Item = (&str, usize)> {
-    layers.iter().enumerate().map(|(place, layer)| {
-        (layer.as_str(), layers[..place].iter().filter(|before| *before == layer).count())
+    layers.iter().enumerate().map(|(index, layer)| {
+        (layer.as_str(), layers[..index].iter().filter(|before| *before == layer).count())
     })
 }
 

@@ -104,8 +104,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let work = folder.path().join("work");
         let cubes = folder.path().join("cubes");
-        for place in [&work, &cubes] {
-            std::fs::create_dir_all(place.join("masks")).unwrap();
+        for parent in [&work, &cubes] {
+            std::fs::create_dir_all(parent.join("masks")).unwrap();
         }
         let input = Input::of(&cubes.join("a.npy"));
         std::fs::write(cubes.join("masks/a.png"), "x").unwrap();

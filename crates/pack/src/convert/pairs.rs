@@ -70,9 +70,9 @@ pub fn beside(cube: &Path, kind: Kind) -> Option<PathBuf> {
     let (stem, name) = (text(cube.file_stem()), text(cube.file_name()));
     let prefix = kind.prefix();
     let specim = [format!("{prefix}{stem}.hdr"), format!("{prefix}{name}")];
-    let own = KINDS.iter().any(|kind| is_named(&name, kind.name()));
+    let is_reference = KINDS.iter().any(|kind| is_named(&name, kind.name()));
     let headwall = ENDINGS.iter().map(|ending| format!("{}{ending}", kind.name()));
-    let headwall = headwall.filter(|_| !own);
+    let headwall = headwall.filter(|_| !is_reference);
     let all = specim.into_iter().chain(headwall).map(|name| cube.with_file_name(name));
     // A data file without a header is not a cube.
     all.into_iter().find(|candidate| candidate.is_file() && hsipack_source::is_cube_file(candidate))
@@ -98,9 +98,9 @@ pub fn is_reference(path: &Path) -> bool {
 /// The dark reference that belongs to the white reference `white`, by Specim's naming rule.
 pub fn dark_of_white(white: &Path) -> Option<PathBuf> {
     let name = text(white.file_name());
-    let rest = name.strip_prefix(Kind::White.prefix())?;
-    let stem = Path::new(rest).with_extension("hdr");
-    let names = [format!("{WHITE_DARK}{}", stem.display()), format!("{WHITE_DARK}{rest}")];
+    let cube_name = name.strip_prefix(Kind::White.prefix())?;
+    let stem = Path::new(cube_name).with_extension("hdr");
+    let names = [format!("{WHITE_DARK}{}", stem.display()), format!("{WHITE_DARK}{cube_name}")];
     let mut all = names.iter().map(|name| white.with_file_name(name));
     all.find(|candidate| candidate.is_file() && hsipack_source::is_cube_file(candidate))
 }

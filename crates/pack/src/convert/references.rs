@@ -68,14 +68,14 @@ impl References {
             }
         };
         let (white, dark) = (open(&options.white, Kind::White)?, open(&options.dark, Kind::Dark)?);
-        if let (Some(one), Some(other)) = (file_of(&white), file_of(&dark))
-            && one == other
+        if let (Some(white_file), Some(dark_file)) = (file_of(&white), file_of(&dark))
+            && white_file == dark_file
         {
             return Err(Error::conflict(format!(
                 "the white and the dark reference of {} are the same file",
                 input.text()
             ))
-            .at(one)
+            .at(white_file)
             .with_remedy(remedy!["correct ", Opt::White, " or ", Opt::Dark]));
         }
         let of_white = file_of(&white).filter(|_| dark.is_some());
@@ -187,9 +187,9 @@ pub fn load(
     info: &CubeInfo,
     bands: Option<&[usize]>,
 ) -> Result<Option<Calibration>> {
-    let own = if options.raw_values { None } else { of_camera(info, bands)? };
+    let calibration = if options.raw_values { None } else { of_camera(info, bands)? };
     if options.white.is_none() && options.dark.is_none() {
-        return Ok(own);
+        return Ok(calibration);
     }
     let references = References::open(options, input, info)?;
     let fit = references.fit(options, input, info);
@@ -216,8 +216,8 @@ pub fn load(
         None => vec![1.0; values],
     };
     let references = Calibration::new(dark, span);
-    Ok(Some(match own {
-        Some(own) => own.then(&references),
+    Ok(Some(match calibration {
+        Some(calibration) => calibration.then(&references),
         None => references,
     }))
 }
@@ -234,7 +234,7 @@ pub fn of_camera(info: &CubeInfo, bands: Option<&[usize]>) -> Result<Option<Cali
 /// Refuses an unusable white reference.
 fn check_white(white: &Mean, dark: Option<&Mean>, fit: &Fit, input: &Input) -> Result<()> {
     let file = fit.white.clone().unwrap_or_default();
-    if white.saturated > MOST_SATURATED {
+    if white.saturated > MAX_SATURATED_SHARE {
         return Err(Error::conflict(format!(
             "the white reference of {} is saturated: {:.1} % of its values are {}",
             input.text(),
@@ -323,7 +323,7 @@ struct Mean {
 /// The greatest values of cameras with 8, 10, 12, 14 and 16 bits; signed 16-bit numbers hold 15 bits.
 const FULL: [f64; 6] = [255.0, 1023.0, 4095.0, 16383.0, 32767.0, 65535.0];
 /// If a larger share of a white reference is saturated, the cause is not a few broken pixels.
-const MOST_SATURATED: f64 = 0.005;
+const MAX_SATURATED_SHARE: f64 = 0.005;
 
 /// The mean spectrum of every column of a reference, for the selected bands: physical values, or stored values if `raw`
 /// is set. A reference with one column is used for every column.
@@ -388,9 +388,9 @@ fn sum_rows(
     for start in (0..shape.rows).step_by(step) {
         let end = shape.rows.min(start + step);
         source.read_rows(start..end, &mut buffer)?;
-        transform.apply_f64(&buffer, start, &mut scratch, &mut |place, values| {
+        transform.apply_f64(&buffer, start, &mut scratch, &mut |position, values| {
             for (at, value) in values.iter().enumerate().filter(|(_, value)| value.is_finite()) {
-                let slot = (place.column * bands + at) % len;
+                let slot = (position.column * bands + at) % len;
                 all.sums[slot] += value;
                 all.counts[slot] += 1;
             }

@@ -90,11 +90,11 @@ const VERSION: &str = "version";
 /// Everything that decides the result of a command, by names of options. An unfinished conversion records it, so that
 /// [`differs`] can say what another command would have to change.
 pub(super) fn asked(options: &ConvertOptions) -> Value {
-    let mut asked = deciding(options);
+    let mut request = deciding(options);
     // There may be very many inputs.
     let inputs = checksums::sha256(json!(options.inputs).to_string().as_bytes());
-    asked.insert(INPUTS.to_owned(), inputs.into());
-    asked.insert(VERSION.to_owned(), env!("CARGO_PKG_VERSION").into());
+    request.insert(INPUTS.to_owned(), inputs.into());
+    request.insert(VERSION.to_owned(), env!("CARGO_PKG_VERSION").into());
     let masks = |part: fn(&MaskOption) -> Value| {
         let parts = options.mask.iter().map(|mask| json!([mask.name, part(mask)]));
         Value::from_iter(parts.filter(|part| part[1] != json!([])))
@@ -105,9 +105,9 @@ pub(super) fn asked(options: &ConvertOptions) -> Value {
         (Opt::ClassNames, masks(|mask| json!(mask.class_names))),
         (Opt::MaskColors, masks(|mask| json!(mask.colors))),
     ] {
-        asked.insert(option.name().to_owned(), value);
+        request.insert(option.name().to_owned(), value);
     }
-    asked.into()
+    request.into()
 }
 
 /// The error that a command, which asks for `ours`, cannot resume what another command began, which asked for `theirs`
@@ -195,10 +195,10 @@ impl Changes {
         ] {
             let mut clause: Vec<Part> = Vec::new();
             let count = settings.len();
-            for (place, setting) in settings.into_iter().enumerate() {
-                let before = match place {
+            for (index, setting) in settings.into_iter().enumerate() {
+                let before = match index {
                     0 => verb,
-                    _ if place + 1 == count => " and ",
+                    _ if index + 1 == count => " and ",
                     _ => ", ",
                 };
                 clause.push(before.into());

@@ -25,7 +25,7 @@ pub fn seal(content: &impl Serialize) -> Vec<u8> {
 
 /// The content of a sealed text; `None` if any byte differs from what [`seal`] wrote.
 pub fn content(text: &str) -> Option<&str> {
-    let (hash, rest) = text.strip_prefix(BEFORE)?.split_at_checked(DIGITS)?;
-    let content = rest.strip_prefix(BETWEEN)?.strip_suffix(AFTER)?;
+    let (hash, remaining) = text.strip_prefix(BEFORE)?.split_at_checked(DIGITS)?;
+    let content = remaining.strip_prefix(BETWEEN)?.strip_suffix(AFTER)?;
     (sha256(content.as_bytes()) == hash).then_some(content)
 }

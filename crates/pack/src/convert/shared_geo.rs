@@ -40,7 +40,7 @@ pub fn recorded(dataset: &Dataset, stack: &Stack) -> Result<Option<Geo>> {
     if !stack.geo_arrays.contains(&cf::GRID_MAPPING) {
         return Ok(None);
     }
-    let place = dataset.stacks().iter().position(|one| one.name == stack.name);
-    let first = place.and_then(|place| dataset.samples().id_at(place, 0));
+    let stack_index = dataset.stacks().iter().position(|other| other.name == stack.name);
+    let first = stack_index.and_then(|stack_index| dataset.samples().id_at(stack_index, 0));
     Ok(first.map(|id| dataset.samples().get(id)).transpose()?.and_then(|sample| sample.geo))
 }

@@ -124,9 +124,9 @@ impl BandStats {
     }
 
     fn worst(&self, error: impl Fn(&Band) -> f64) -> Option<(usize, f64)> {
-        let known = self.0.iter().enumerate().filter(|(_, band)| band.count > 0);
-        known
-            .map(|(place, band)| (place, error(band)))
+        let bands = self.0.iter().enumerate().filter(|(_, band)| band.count > 0);
+        bands
+            .map(|(index, band)| (index, error(band)))
             .reduce(|worst, next| if next.1 > worst.1 { next } else { worst })
     }
 
@@ -171,11 +171,11 @@ impl BandStats {
     /// If a list is missing or has another length.
     pub fn of(image: &ArrayMeta) -> Result<Self> {
         let mut all = Self::from(&image.statistics()?);
-        let errors = image.own().and_then(|own| own.get("quantisation"));
+        let errors = image.own().and_then(|attributes| attributes.get("quantisation"));
         let list = |key: &str| statistics::list(errors, key, all.0.len());
         let (max_abs, max_rel, mean_rel) = (list("max_abs")?, list("max_rel")?, list("mean_rel")?);
-        for (place, band) in all.0.iter_mut().enumerate() {
-            let real = |list: &[Value]| list[place].as_f64().unwrap_or(0.0);
+        for (index, band) in all.0.iter_mut().enumerate() {
+            let real = |list: &[Value]| list[index].as_f64().unwrap_or(0.0);
             band.max_abs_error = real(max_abs);
             band.max_rel_error = real(max_rel);
             band.sum_rel_error = real(mean_rel) * band.count as f64;
@@ -636,7 +636,7 @@ mod tests {
     }
 
     /// An image array with these hsipack attributes.
-    fn image(own: Map<String, Value>, bands: usize) -> ArrayMeta {
+    fn image(attributes: Map<String, Value>, bands: usize) -> ArrayMeta {
         ArrayMeta {
             shape: vec![1, 1, 1, bands as u64],
             dtype: DType::F16,
@@ -645,7 +645,7 @@ mod tests {
             codecs: ChunkCodecs { compression: None, checksum: false },
             fill_value: Value::Null,
             dimension_names: Vec::new(),
-            attributes: Map::from_iter([(OWN.to_owned(), Value::Object(own))]),
+            attributes: Map::from_iter([(OWN.to_owned(), Value::Object(attributes))]),
         }
     }
 

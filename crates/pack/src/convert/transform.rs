@@ -84,7 +84,7 @@ impl Transform {
         let kept = |band: &usize| info.empty_bands.contains(band);
         let all = || 0..info.shape.bands;
         let empty_bands = match &bands {
-            Some(bands) => (0..bands.len()).filter(|place| kept(&bands[*place])).collect(),
+            Some(bands) => (0..bands.len()).filter(|index| kept(&bands[*index])).collect(),
             None => all().filter(kept).collect(),
         };
         let band_scaling = info.band_scaling.as_ref().map(|scaling| match &bands {
@@ -138,22 +138,22 @@ impl Transform {
         each: &mut dyn FnMut(PixelPosition, &[f32]) -> Result<()>,
     ) -> Result<()> {
         let exact = self.is_exact_in_f32(rows.dtype());
-        for (place, values) in self.tiles(first_row, take) {
+        for (position, values) in self.tiles(first_row, take) {
             if exact {
-                self.tile_single(rows, values, place, scratch, each)?;
+                self.tile_single(rows, values, position, scratch, each)?;
             } else {
-                self.tile_double(rows, values, place, scratch)?;
+                self.tile_double(rows, values, position, scratch)?;
                 scratch.single.resize(scratch.double.len(), 0.0);
                 let is_half = self.dtype == DType::F16;
                 if !is_half {
                     // Single precision holds all integers that are packed, and others do not become one of them.
-                    self.nearest(&scratch.double, &mut scratch.single, place)?;
+                    self.nearest(&scratch.double, &mut scratch.single, position)?;
                 }
                 // Float32 values that keep all bits are not rounded again.
                 if is_half || self.keep_bits.is_some_and(|bits| bits < 23) {
                     cast::narrow(&scratch.double, &mut scratch.single);
                 }
-                each(place, &scratch.single)?;
+                each(position, &scratch.single)?;
             }
         }
         Ok(())
@@ -169,8 +169,9 @@ impl Transform {
         let pixels = (TILE / bands).max(1);
         let end = take.end * columns;
         (take.start * columns..end).step_by(pixels).map(move |start| {
-            let place = PixelPosition { row: first_row + start / columns, column: start % columns };
-            (place, start * bands..end.min(start + pixels) * bands)
+            let position =
+                PixelPosition { row: first_row + start / columns, column: start % columns };
+            (position, start * bands..end.min(start + pixels) * bands)
         })
     }
 
@@ -178,7 +179,7 @@ impl Transform {
         &self,
         rows: &RowBuffer,
         values: Range<usize>,
-        place: PixelPosition,
+        position: PixelPosition,
         scratch: &mut Scratch,
         each: &mut dyn FnMut(PixelPosition, &[f32]) -> Result<()>,
     ) -> Result<()> {
@@ -188,7 +189,7 @@ impl Transform {
             && self.scale == 1.0
             && self.fill == Fill::Nan;
         if rows.dtype() == DType::F32 && untouched {
-            return each(place, &rows.as_slice::<f32>()[values]);
+            return each(position, &rows.as_slice::<f32>()[values]);
         }
         let out = &mut scratch.single;
         match rows.dtype() {
@@ -213,21 +214,21 @@ impl Transform {
                 out.iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = fill as f32)
             }
             Fill::Error => {
-                self.refuse_missing(out.iter().position(|value| value.is_nan()), place)?
+                self.refuse_missing(out.iter().position(|value| value.is_nan()), position)?
             }
         }
         if self.scale != 1.0 {
             let inverse = (1.0 / self.scale) as f32;
             out.iter_mut().for_each(|value| *value *= inverse);
         }
-        each(place, out)
+        each(position, out)
     }
 
     fn tile_double(
         &self,
         rows: &RowBuffer,
         values: Range<usize>,
-        place: PixelPosition,
+        position: PixelPosition,
         scratch: &mut Scratch,
     ) -> Result<()> {
         let out = &mut scratch.double;
@@ -251,7 +252,7 @@ impl Transform {
             out.iter_mut().for_each(|value| *value = self.scaling.physical(*value));
         }
         if let Some(calibration) = &self.calibration {
-            calibration.apply(out, bands, place, [self.source.rows, self.source.columns]);
+            calibration.apply(out, bands, position, [self.source.rows, self.source.columns]);
         }
         if let Some(norm) = self.normalize.norm() {
             out.chunks_exact_mut(bands).for_each(|spectrum| spectrum::normalize(spectrum, norm));
@@ -262,7 +263,7 @@ impl Transform {
                 out.iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = fill)
             }
             Fill::Error => {
-                self.refuse_missing(out.iter().position(|value| value.is_nan()), place)?
+                self.refuse_missing(out.iter().position(|value| value.is_nan()), position)?
             }
         }
         if self.scale != 1.0 {
@@ -284,9 +285,9 @@ impl Transform {
         each: &mut dyn FnMut(PixelPosition, &[f64]) -> Result<()>,
     ) -> Result<()> {
         let all = 0..rows.len() / self.source.row_values();
-        for (place, values) in self.tiles(first_row, all) {
-            self.tile_double(rows, values, place, scratch)?;
-            each(place, &scratch.double)?;
+        for (position, values) in self.tiles(first_row, all) {
+            self.tile_double(rows, values, position, scratch)?;
+            each(position, &scratch.double)?;
         }
         Ok(())
     }
@@ -315,17 +316,17 @@ impl Transform {
     }
 
     /// Rounds values to single precision, for storing them.
-    fn nearest(&self, values: &[f64], out: &mut [f32], place: PixelPosition) -> Result<()> {
+    fn nearest(&self, values: &[f64], out: &mut [f32], position: PixelPosition) -> Result<()> {
         for (at, (value, out)) in values.iter().zip(out).enumerate() {
             *out = *value as f32;
             if out.is_infinite() && value.is_finite() {
-                let (place, band) = self.locate(place, at);
+                let (position, band) = self.locate(position, at);
                 return Err(Error::new(
                     ErrorKind::Overflow,
                     format!(
                         "band {band}, row {}, column {}: the value {} does not fit float32",
-                        place.row,
-                        place.column,
+                        position.row,
+                        position.column,
                         value * self.scale
                     ),
                 )
@@ -340,12 +341,12 @@ impl Transform {
         Ok(())
     }
 
-    fn refuse_missing(&self, at: Option<usize>, place: PixelPosition) -> Result<()> {
+    fn refuse_missing(&self, at: Option<usize>, position: PixelPosition) -> Result<()> {
         let Some(at) = at else { return Ok(()) };
-        let (place, band) = self.locate(place, at);
+        let (position, band) = self.locate(position, at);
         Err(Error::new(
             ErrorKind::Overflow,
-            format!("band {band}, row {}, column {} has no value", place.row, place.column),
+            format!("band {band}, row {}, column {} has no value", position.row, position.column),
         )
         .with_remedy(remedy![
             "pass ",
@@ -355,10 +356,10 @@ impl Transform {
         ]))
     }
 
-    /// The place and the source band of value `at` in a tile that starts at `place`.
-    pub fn locate(&self, place: PixelPosition, at: usize) -> (PixelPosition, usize) {
+    /// The position and the source band of value `at` in a tile that starts at `start`.
+    pub fn locate(&self, start: PixelPosition, at: usize) -> (PixelPosition, usize) {
         let bands = self.out_bands();
-        let pixel = place.row * self.source.columns + place.column + at / bands;
+        let pixel = start.row * self.source.columns + start.column + at / bands;
         let band = self.bands.as_ref().map_or(at % bands, |selected| selected[at % bands]);
         (
             PixelPosition { row: pixel / self.source.columns, column: pixel % self.source.columns },

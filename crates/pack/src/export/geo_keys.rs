@@ -49,9 +49,9 @@ fn keys(geo: &Geo) -> (Vec<u16>, Option<String>) {
         // GDAL and ESRI recognise WKT by the text before it; GDAL does so only if the model is user-defined.
         (None, Some(wkt)) if wkt.is_ascii() && !wkt.contains('|') => {
             let citation = format!("ESRI PE String = {wkt}|");
-            let said = [3073, TEXTS, citation.len() as u16, 0];
+            let citation_key = [3073, TEXTS, citation.len() as u16, 0];
             text = Some(citation);
-            vec![[1024, 0, 1, USER_DEFINED], area, [3072, 0, 1, USER_DEFINED], said]
+            vec![[1024, 0, 1, USER_DEFINED], area, [3072, 0, 1, USER_DEFINED], citation_key]
         }
         _ => vec![area],
     };

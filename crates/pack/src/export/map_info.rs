@@ -9,12 +9,13 @@ pub(super) fn lines(geo: &Geo) -> Result<String, String> {
         "ENVI headers cannot describe mirrored or skewed pixels; the georeferencing is left out",
     )?;
     let [x, .., y, _, _] = geo.transform;
-    let place = format!("1, 1, {x}, {y}, {}, {}", grid.width, grid.height);
+    let origin = format!("1, 1, {x}, {y}, {}, {}", grid.width, grid.height);
     let turned = match grid.rotation {
         0.0 => String::new(),
         angle => format!(", rotation={angle}"),
     };
-    let line = |name: &str, words: &str| format!("map info = {{{name}, {place}{words}{turned}}}\n");
+    let line =
+        |name: &str, words: &str| format!("map info = {{{name}, {origin}{words}{turned}}}\n");
     let text = |wkt: &str| format!("coordinate system string = {{{wkt}}}\n");
     let unit = match geo.unit {
         Some(Unit::Degree) => ", units=Degrees",
@@ -154,8 +155,8 @@ mod tests {
             let transform = [5e5, 16.0 * cos, 8.0 * sin, 4e6, 16.0 * sin, -8.0 * cos];
             let geo = Geo::new(Some("EPSG:32611".into()), transform).unwrap();
             let back = read_back(&geo).unwrap();
-            for (one, other) in back.transform.iter().zip(transform) {
-                assert!((one - other).abs() < 1e-9, "{angle}: {back:?}");
+            for (actual, expected) in back.transform.iter().zip(transform) {
+                assert!((actual - expected).abs() < 1e-9, "{angle}: {back:?}");
             }
         }
     }

@@ -96,10 +96,10 @@ impl<'a> Raster<'a> {
         }
         let named = meaning.class_names.as_ref().map_or(0, Vec::len);
         let is_classes = meaning.class_names.is_some();
-        let known = meaning.class_colors;
-        let count = if is_classes { named } else { known.len() };
+        let colours = meaning.class_colors;
+        let count = if is_classes { named } else { colours.len() };
         let colour =
-            |id: usize| known.get(id).copied().flatten().unwrap_or_else(|| class_colour(id));
+            |id: usize| colours.get(id).copied().flatten().unwrap_or_else(|| class_colour(id));
         Ok(Raster {
             band_names: (!is_classes && !layers.is_empty()).then(|| vec![bits]),
             class_colours: (count > 0).then(|| (0..count).map(colour).collect()),

@@ -65,9 +65,12 @@ pub(super) fn write(raster: &Raster<'_>, path: &Path) -> Result<Written> {
         }
     }
     if let Some(geo) = &raster.geo {
-        for made in cf::arrays(geo, raster.shape.rows, raster.shape.columns) {
-            array(made.name, &made.meta)?;
-            folder.write(&format!("{}/{}", made.name, made.chunk_file()), &made.chunk)?;
+        for geo_array in cf::arrays(geo, raster.shape.rows, raster.shape.columns) {
+            array(geo_array.name, &geo_array.meta)?;
+            folder.write(
+                &format!("{}/{}", geo_array.name, geo_array.chunk_file()),
+                &geo_array.chunk,
+            )?;
         }
     }
     for List { name, values, attributes } in lists {

@@ -320,11 +320,11 @@ impl Georeferenced {
         for id in 0..lines {
             let Some(geo) = samples.get(id)?.geo else { continue };
             let pixel_size = geo.pixel_size();
-            let alike = |one: &&mut Self| {
-                one.crs == geo.crs && one.pixel_size == pixel_size && one.unit == geo.unit
+            let alike = |group: &&mut Self| {
+                group.crs == geo.crs && group.pixel_size == pixel_size && group.unit == geo.unit
             };
             match all.iter_mut().find(alike) {
-                Some(one) => one.samples += 1,
+                Some(group) => group.samples += 1,
                 None => all.push(Self { crs: geo.crs, pixel_size, unit: geo.unit, samples: 1 }),
             }
         }
@@ -389,7 +389,7 @@ impl StackReport {
         let stats = BandStats::of(meta).ok();
         let checksum = meta.codecs.checksum;
         let mask = |mask: &ChunkArray| {
-            let MaskMeaning { layers, class_names, class_colors, made } =
+            let MaskMeaning { layers, class_names, class_colors, made: origin } =
                 mask.meta().mask_meaning();
             Ok(MaskReport {
                 name: mask.name().to_owned(),
@@ -397,7 +397,7 @@ impl StackReport {
                 layers,
                 class_names,
                 class_colors: class_colors.iter().map(|color| color.map(colors::hex)).collect(),
-                made_by: made.map(|made| made.command),
+                made_by: origin.map(|origin| origin.command),
                 stored_bytes: stored_bytes(mask)?,
             })
         };

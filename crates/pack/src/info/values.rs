@@ -192,9 +192,9 @@ mod tests {
         let mut values = Values::NONE;
         values.merge(&Values::NONE);
         assert_eq!((values.min, values.max), (None, None));
-        let one = Values { min: Some(-1.0), max: Some(2.0), nan: 1, inf: 2, ignored: 3 };
-        values.merge(&one);
-        values.merge(&Values { min: Some(0.0), max: Some(5.0), ..one });
+        let part = Values { min: Some(-1.0), max: Some(2.0), nan: 1, inf: 2, ignored: 3 };
+        values.merge(&part);
+        values.merge(&Values { min: Some(0.0), max: Some(5.0), ..part });
         values.merge(&Values::NONE);
         assert_eq!((values.min, values.max), (Some(-1.0), Some(5.0)));
         assert_eq!((values.nan, values.inf, values.ignored), (2, 4, 6));

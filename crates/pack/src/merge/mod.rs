@@ -274,8 +274,10 @@ fn recipes(datasets: &[Dataset]) -> Vec<(Value, usize)> {
         let count = dataset.samples().len();
         match dataset.root().recipes() {
             Some(recipes) => {
-                let own = recipes.into_iter();
-                all.extend(own.map(|(recipe, until)| (recipe.clone(), before + until.min(count))));
+                let recipes = recipes.into_iter();
+                all.extend(
+                    recipes.map(|(recipe, until)| (recipe.clone(), before + until.min(count))),
+                );
             }
             None => all.push((Value::Null, before + count)),
         }

@@ -110,11 +110,11 @@ impl<'a> Shards<'a> {
             let mut key = vec![0; array.rank];
             key[0] = shard as u64;
             let path = array.folder.join(ArrayMeta::file_key(&key));
-            if let Some((part, own)) = array.same_shard(&samples) {
+            if let Some((part, part_shard)) = array.same_shard(&samples) {
                 let folder = path.parent().unwrap_or(Path::new(""));
                 fs::create_dir_all(folder)
                     .map_err(|error| Error::io(folder, "cannot create", error))?;
-                if part.link_shard(own, &path)? {
+                if part.link_shard(part_shard, &path)? {
                     self.linked += 1;
                     self.progress.cubes.fetch_add(samples.len() as u64, Ordering::Relaxed);
                     continue;
@@ -250,11 +250,11 @@ impl Merged<'_> {
                 continue;
             }
             let part = part.filter(|part| self.has_chunks_of(part))?;
-            let own = samples.start - here.start;
+            let offset = samples.start - here.start;
             let fits = part.grid().samples_per_shard() == per_shard
-                && own.is_multiple_of(per_shard)
-                && samples.end - here.start == (own + per_shard).min(*len);
-            return fits.then_some((part, own / per_shard));
+                && offset.is_multiple_of(per_shard)
+                && samples.end - here.start == (offset + per_shard).min(*len);
+            return fits.then_some((part, offset / per_shard));
         }
         None
     }

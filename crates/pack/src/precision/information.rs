@@ -95,22 +95,23 @@ impl Counts {
         const BLOCK: usize = 2048;
         debug_assert_eq!(self.set.len(), T::WIDTH);
         let finite = |value: T| value & T::EXPONENT != T::EXPONENT;
-        let (mut one, mut two) = ([T::ZERO; BLOCK], [T::ZERO; BLOCK]);
+        let (mut first_block, mut second_block) = ([T::ZERO; BLOCK], [T::ZERO; BLOCK]);
         for (first, second) in first.chunks(BLOCK).zip(second.chunks(BLOCK)) {
             let mut pairs = 0u32;
             for (at, (a, b)) in first.iter().zip(second).enumerate() {
-                let known = finite(*a) && finite(*b);
-                pairs += u32::from(known);
+                let are_finite = finite(*a) && finite(*b);
+                pairs += u32::from(are_finite);
                 // Zeros do not change the counts of set bits.
-                one[at] = if known { *a } else { T::ZERO };
-                two[at] = if known { *b } else { T::ZERO };
+                first_block[at] = if are_finite { *a } else { T::ZERO };
+                second_block[at] = if are_finite { *b } else { T::ZERO };
             }
             self.pairs += u64::from(pairs);
-            let (one, two) = (&one[..first.len()], &two[..first.len()]);
+            let (first_block, second_block) =
+                (&first_block[..first.len()], &second_block[..first.len()]);
             for (at, set) in self.set.iter_mut().enumerate() {
                 let shift = (T::WIDTH - 1 - at) as u32;
                 let mut counts = [0u32; 3];
-                for (a, b) in one.iter().zip(two) {
+                for (a, b) in first_block.iter().zip(second_block) {
                     counts[0] += (*a >> shift).last_bit();
                     counts[1] += (*b >> shift).last_bit();
                     counts[2] += ((*a & *b) >> shift).last_bit();

@@ -44,10 +44,10 @@ pub fn nearest(value: f64, bits: u8, dtype: DType) -> f64 {
         return value;
     }
     let (least, most) = exponents(dtype);
-    let own = ((value.to_bits() >> 52) & 0x7FF) as i32 - 1023;
+    let exponent = ((value.to_bits() >> 52) & 0x7FF) as i32 - 1023;
     // If this is added to a smaller value, the last bit of the sum is the last bit to keep, so the processor rounds
     // there.
-    let pivot = power(own.clamp(least, most + 1) + 52 - i32::from(bits));
+    let pivot = power(exponent.clamp(least, most + 1) + 52 - i32::from(bits));
     let rounded = (value.abs() + pivot) - pivot;
     let overflow = (2.0 - power(-i32::from(mantissa_bits(dtype)) - 1)) * power(most);
     let rounded =
@@ -83,13 +83,13 @@ pub fn round_f32(values: &[f32], bits: u8, out: &mut [f32]) {
 
 /// The same as [`nearest`], but in single precision and without branches, so that the compiler can vectorise it.
 fn round_one(value: f32, shift: u32, greatest: f32) -> f32 {
-    const LEAST: u32 = (127 - 14) << 23;
-    const MOST: u32 = (127 + 16) << 23;
+    const MIN_EXPONENT: u32 = (127 - 14) << 23;
+    const MAX_EXPONENT: u32 = (127 + 16) << 23;
     /// Halfway between the greatest float16 value and the one that would follow.
     const OVERFLOW: f32 = 65520.0;
     let magnitude = value.abs();
-    let own = (magnitude.to_bits() & 0x7F80_0000).clamp(LEAST, MOST);
-    let pivot = f32::from_bits(own + shift);
+    let exponent = (magnitude.to_bits() & 0x7F80_0000).clamp(MIN_EXPONENT, MAX_EXPONENT);
+    let pivot = f32::from_bits(exponent + shift);
     let rounded = (magnitude + pivot) - pivot;
     let saturated = if rounded > greatest && magnitude < OVERFLOW { greatest } else { rounded };
     saturated.copysign(value)
@@ -121,16 +121,16 @@ mod tests {
         if magnitude >= 65520.0 {
             return f64::INFINITY.copysign(value);
         }
-        let above = grid.partition_point(|known| *known < magnitude);
+        let above = grid.partition_point(|point| *point < magnitude);
         let (low, high) = (above.saturating_sub(1), above.min(grid.len() - 1));
         let (down, up) = (magnitude - grid[low], grid[high] - magnitude);
-        let place = match down.total_cmp(&up) {
+        let index = match down.total_cmp(&up) {
             _ if above == grid.len() => grid.len() - 1,
             std::cmp::Ordering::Less => low,
             std::cmp::Ordering::Greater => high,
             std::cmp::Ordering::Equal => [low, high].into_iter().find(|at| at % 2 == 0).unwrap(),
         };
-        grid[place].copysign(value)
+        grid[index].copysign(value)
     }
 
     /// The steps of a conversion: narrowed to single precision, rounded, cast.
@@ -154,8 +154,8 @@ mod tests {
     fn every_tie_and_its_neighbours_round_once() {
         for bits in 1..=10 {
             let grid = grid(bits);
-            for (place, low) in grid.iter().enumerate() {
-                let high = grid.get(place + 1).copied().unwrap_or(65520.0);
+            for (index, low) in grid.iter().enumerate() {
+                let high = grid.get(index + 1).copied().unwrap_or(65520.0);
                 let tie = (low + high) / 2.0;
                 // Rounding twice goes wrong within half a float16 step of the tie.
                 let near = tie.max(1e-9) * 2f64.powi(-12);

@@ -71,7 +71,7 @@ pub fn map_blocks<T: Send>(
     let state = || (Room::default(), Vec::new());
     let work = |(room, block): &mut (Room, Vec<f32>), piece: Result<Piece<'_>>| {
         let Piece { cube, reads } = piece?;
-        let one = |rows: Range<usize>| {
+        let read_block = |rows: Range<usize>| {
             if stop.load(Ordering::Relaxed) {
                 return Err(Error::new(ErrorKind::Interrupted, "stopped"));
             }
@@ -79,7 +79,7 @@ pub fn map_blocks<T: Send>(
             cube.read(rows.clone(), room, &mut |values| block.extend_from_slice(values))?;
             each(Block { sample: cube.sample, rows, shape: shape(cube.sample), values: block })
         };
-        reads.into_iter().map(one).collect::<Result<Vec<T>>>()
+        reads.into_iter().map(read_block).collect::<Result<Vec<T>>>()
     };
     let found = threads::pool(threads, "sample")?.in_turn(pieces, state, work)?;
     Ok(found.into_iter().flatten().collect())

@@ -83,15 +83,15 @@ impl Canvas {
         match points {
             [] => return,
             [(x, y)] => path.push_circle(*x, *y, width * 1.2),
-            [(x, y), rest @ ..] => {
+            [(x, y), others @ ..] => {
                 path.move_to(*x, *y);
-                rest.iter().for_each(|(x, y)| path.line_to(*x, *y));
+                others.iter().for_each(|(x, y)| path.line_to(*x, *y));
             }
         }
         let Some(path) = path.finish() else { return };
-        let (paint, place) = (paint(colour, 1.0), Transform::identity());
+        let (paint, transform) = (paint(colour, 1.0), Transform::identity());
         if points.len() == 1 {
-            self.pixels.fill_path(&path, &paint, FillRule::Winding, place, None);
+            self.pixels.fill_path(&path, &paint, FillRule::Winding, transform, None);
         } else {
             let stroke = Stroke {
                 width,
@@ -99,16 +99,16 @@ impl Canvas {
                 line_join: LineJoin::Round,
                 ..Stroke::default()
             };
-            self.pixels.stroke_path(&path, &paint, &stroke, place, None);
+            self.pixels.stroke_path(&path, &paint, &stroke, transform, None);
         }
     }
 
     /// Draws a filled polygon.
     pub fn polygon(&mut self, points: &[(f32, f32)], colour: Colour, opacity: f32) {
         let mut path = PathBuilder::new();
-        let [(x, y), rest @ ..] = points else { return };
+        let [(x, y), others @ ..] = points else { return };
         path.move_to(*x, *y);
-        rest.iter().for_each(|(x, y)| path.line_to(*x, *y));
+        others.iter().for_each(|(x, y)| path.line_to(*x, *y));
         path.close();
         if let Some(path) = path.finish() {
             let paint = paint(colour, opacity);

@@ -142,10 +142,10 @@ impl Chart {
         }
         let order = line.order();
         let mid = |a: usize, b: usize| frame.x((line.x[a] + line.x[b]) / 2.0);
-        for (place, band) in order.iter().enumerate().filter(|(_, band)| !line.drawn[**band]) {
-            let from = place.checked_sub(1).map_or(frame.left, |before| mid(order[before], *band));
+        for (index, band) in order.iter().enumerate().filter(|(_, band)| !line.drawn[**band]) {
+            let from = index.checked_sub(1).map_or(frame.left, |before| mid(order[before], *band));
             let to =
-                order.get(place + 1).map_or(frame.left + frame.width, |next| mid(*band, *next));
+                order.get(index + 1).map_or(frame.left + frame.width, |next| mid(*band, *next));
             // Whole pixels are filled, so that there are no seams between neighbours.
             let (from, to) = (from.round(), to.round());
             canvas.fill(from, frame.top, (to - from).max(1.0), frame.height, BAD, 1.0);

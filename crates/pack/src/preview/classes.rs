@@ -165,9 +165,9 @@ impl ClassMap {
             return None;
         }
         let valid = |pixel: &[f32; 3]| pixel.iter().all(|value| value.is_finite());
-        let is_clear = |place: usize| !self.of_pixel(place).any(|class| clouds.contains(&class));
+        let is_clear = |index: usize| !self.of_pixel(index).any(|class| clouds.contains(&class));
         let clear: Vec<[f32; 3]> = (values.iter().enumerate())
-            .filter(|(place, pixel)| valid(pixel) && is_clear(*place))
+            .filter(|(index, pixel)| valid(pixel) && is_clear(*index))
             .map(|(_, pixel)| *pixel)
             .collect();
         let all = values.iter().filter(|pixel| valid(pixel)).count();
@@ -189,10 +189,10 @@ impl ClassMap {
         self.values.len()
     }
 
-    /// The classes of pixel `place` of the picture, as indices into [`classes`](Self::classes). There are several if
+    /// The classes of pixel `index` of the picture, as indices into [`classes`](Self::classes). There are several if
     /// layers overlap.
-    pub fn of_pixel(&self, place: usize) -> impl Iterator<Item = usize> + '_ {
-        let value = self.values[place];
+    pub fn of_pixel(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
+        let value = self.values[index];
         let layers = matches!(self.meaning, Meaning::Layers { .. });
         let member = move |class: &Class| match layers {
             true if class.id == IN_NO_LAYER => self.meaning.is_in_no_layer(value),
@@ -264,8 +264,8 @@ impl Meaning {
         match self {
             Self::Layers { .. } => class_colour(usize::from(id) + 1),
             Self::Ids { colours, .. } => {
-                let known = colours.get(usize::from(id)).copied().flatten();
-                known.unwrap_or_else(|| class_colour(usize::from(id)))
+                let colour = colours.get(usize::from(id)).copied().flatten();
+                colour.unwrap_or_else(|| class_colour(usize::from(id)))
             }
         }
     }
@@ -304,8 +304,8 @@ pub fn packed_values(
             for (row, bytes) in rows.zip(bytes.chunks_exact(columns * dtype.size())) {
                 row_values.clear();
                 mask::read(dtype, bytes, &mut row_values);
-                for (place, column) in sampling.hits(row, 0, columns) {
-                    values[place] = row_values[column];
+                for (pixel, column) in sampling.hits(row, 0, columns) {
+                    values[pixel] = row_values[column];
                 }
             }
             Ok(())
@@ -327,14 +327,14 @@ fn read_values(source: &dyn Source, sampling: &Sampling) -> Result<Vec<MaskValue
     for rows in sampling.reads(source.preferred_rows(BUDGET)) {
         source.read_rows(rows.clone(), &mut buffer)?;
         for row in rows.clone() {
-            for (place, column) in sampling.hits(row, 0, shape.columns) {
+            for (pixel, column) in sampling.hits(row, 0, shape.columns) {
                 let first = ((row - rows.start) * shape.columns + column) * shape.bands;
                 for band in 0..shape.bands {
                     let value = buffer.number(first + band);
                     let id = class_id(value).ok_or_else(|| refuse(value, row, column))?;
-                    values[place] = match shape.bands {
+                    values[pixel] = match shape.bands {
                         1 => id.into(),
-                        _ => values[place] | MaskValue::from(id != 0) << band,
+                        _ => values[pixel] | MaskValue::from(id != 0) << band,
                     };
                 }
             }
@@ -421,8 +421,8 @@ mod tests {
             let names = names.map(str::to_owned).into();
             ClassMap::new("m".into(), values.into(), Meaning::Layers { names }).clear(&pixels)
         };
-        let (rest, names) = clear(["land", "cloud"], [1, 0, 3, 0]).unwrap();
-        assert_eq!((rest.as_slice(), names), (&pixels[..2], vec!["cloud".to_owned()]));
+        let (clear_pixels, names) = clear(["land", "cloud"], [1, 0, 3, 0]).unwrap();
+        assert_eq!((clear_pixels.as_slice(), names), (&pixels[..2], vec!["cloud".to_owned()]));
         assert!(clear(["land", "cloud shadow"], [1, 0, 3, 0]).is_none());
         assert!(clear(["land", "cloud"], [1; 4]).is_none(), "no pixel is cloud");
         assert!(clear(["land", "cloud"], [2; 4]).is_none(), "every pixel is cloud");

@@ -66,12 +66,12 @@ fn gather_part(
     let mut spectra = vec![Spectrum::new(width); count];
     for rows in reads {
         cube.read_rows(rows.clone(), &mut |row, column, values| {
-            for (place, behind) in sampling.hits(row, column, values.len() / width) {
-                let pixel = &values[behind * width..(behind + 1) * width];
-                rgb[place - first] = bands.map(|band| pixel[band] as f32);
+            for (index, offset) in sampling.hits(row, column, values.len() / width) {
+                let pixel = &values[offset * width..(offset + 1) * width];
+                rgb[index - first] = bands.map(|band| pixel[band] as f32);
                 match classes {
                     None => spectra[0].add(pixel),
-                    Some(map) => map.of_pixel(place).for_each(|class| spectra[class].add(pixel)),
+                    Some(map) => map.of_pixel(index).for_each(|class| spectra[class].add(pixel)),
                 }
             }
             Ok(())

@@ -385,8 +385,8 @@ fn cell(dataset: &Dataset, sample: &Sample, mask: Option<&str>) -> Result<Cell> 
     let bands = cube.shape.bands;
     for rows in sampling.reads(cube.block_rows()) {
         cube.read_rows(rows, &mut |row, column, values| {
-            for (place, behind) in sampling.hits(row, column, values.len() / bands) {
-                rgb[place] = choice.bands.map(|band| values[behind * bands + band] as f32);
+            for (pixel, offset) in sampling.hits(row, column, values.len() / bands) {
+                rgb[pixel] = choice.bands.map(|band| values[offset * bands + band] as f32);
             }
             Ok(())
         })?;
@@ -452,14 +452,14 @@ fn stack_charts(dataset: &Dataset) -> Result<Vec<Chart>> {
     let stacks: Vec<&Stack> = dataset.stacks().iter().take(STACKS).collect();
     let wavelengths = stacks.iter().all(|stack| stack.wavelength.is_some());
     let mut lines = Vec::new();
-    for (place, stack) in stacks.iter().enumerate() {
-        lines.extend(stack_line(stack, place, wavelengths)?);
+    for (index, stack) in stacks.iter().enumerate() {
+        lines.extend(stack_line(stack, index, wavelengths)?);
     }
     let groups = by_magnitude(lines);
     Ok(groups.into_iter().map(|lines| chart(lines, wavelengths)).collect())
 }
 
-fn stack_line(stack: &Stack, place: usize, wavelengths: bool) -> Result<Option<Line>> {
+fn stack_line(stack: &Stack, index: usize, wavelengths: bool) -> Result<Option<Line>> {
     let bands = stack.image.shape().bands;
     if !stack.image.meta().has_statistics() {
         return Ok(None);
@@ -473,7 +473,7 @@ fn stack_line(stack: &Stack, place: usize, wavelengths: bool) -> Result<Option<L
         cubes => format!("{cubes} cubes"),
     };
     let curve = stats_curve(&stats, stack.image.scaling());
-    let colour = palette::class_colour(place + 1);
+    let colour = palette::class_colour(index + 1);
     Ok(Some(axis.line(stack.name.clone(), detail, colour, curve)))
 }
 
@@ -496,13 +496,17 @@ fn by_magnitude(lines: Vec<Line>) -> Vec<Vec<Line>> {
 }
 
 fn stats_curve(stats: &BandStats, scaling: Scaling) -> Curve {
-    let known = |count: u64, value: f64| if count == 0 { f64::NAN } else { value };
+    let value_or_nan = |count: u64, value: f64| if count == 0 { f64::NAN } else { value };
     Curve {
-        mean: stats.0.iter().map(|band| known(band.count, scaling.physical(band.mean))).collect(),
+        mean: stats
+            .0
+            .iter()
+            .map(|band| value_or_nan(band.count, scaling.physical(band.mean)))
+            .collect(),
         std: stats
             .0
             .iter()
-            .map(|band| known(band.count, band.std() * scaling.factor.abs()))
+            .map(|band| value_or_nan(band.count, band.std() * scaling.factor.abs()))
             .collect(),
     }
 }

@@ -132,9 +132,9 @@ pub fn single(images: &[Image], words: &Words, charts: &[Chart]) -> Result<(Canv
     let room = (height + BETWEEN) as f32 * down as f32;
     let mut page = Page::new(total.max(LEAST_WIDTH), room, words, charts)?;
     let top = page.y as usize;
-    for (place, image) in images.iter().enumerate() {
-        let x = MARGIN as usize + place % across * (width + BETWEEN);
-        let y = top + place / across * (height + BETWEEN);
+    for (index, image) in images.iter().enumerate() {
+        let x = MARGIN as usize + index % across * (width + BETWEEN);
+        let y = top + index / across * (height + BETWEEN);
         page.canvas.picture(image, x, y, width, height);
         page.canvas.frame(x as f32, y as f32, width as f32, height as f32);
     }
@@ -160,8 +160,8 @@ pub fn sheet(cells: &[Cell], words: &Words, charts: &[Chart]) -> Result<(Canvas,
     for (row, sizes) in cells.chunks(ACROSS).zip(sizes.chunks(ACROSS)) {
         let top = page.y as usize;
         let tallest = tallest(sizes);
-        for (place, (cell, (width, height))) in row.iter().zip(sizes).enumerate() {
-            let x = MARGIN as usize + place * (CELL.0 + BETWEEN);
+        for (column, (cell, (width, height))) in row.iter().zip(sizes).enumerate() {
+            let x = MARGIN as usize + column * (CELL.0 + BETWEEN);
             page.canvas.picture(&cell.image, x, top, *width, *height);
             page.canvas.frame(x as f32, top as f32, *width as f32, *height as f32);
             let (x, y) = (x as f32, (top + tallest - 54) as f32);

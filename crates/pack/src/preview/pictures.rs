@@ -108,8 +108,8 @@ impl Small {
         Self {
             width: sampling.columns.len(),
             height: sampling.rows.len(),
-            rgb: places().map(|place| picture.rgb[place]).collect(),
-            mask: picture.mask.as_ref().map(|mask| places().map(|place| mask[place]).collect()),
+            rgb: places().map(|pixel| picture.rgb[pixel]).collect(),
+            mask: picture.mask.as_ref().map(|mask| places().map(|pixel| mask[pixel]).collect()),
         }
     }
 }
@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn pictures_are_thinned_out_evenly_with_their_masks() {
         let (rows, columns) = (600, 300);
-        let rgb = (0..rows * columns).map(|place| [place as f32; 3]).collect();
-        let mask = Some((0..rows * columns).map(|place| (place % 7) as MaskValue).collect());
+        let rgb = (0..rows * columns).map(|pixel| [pixel as f32; 3]).collect();
+        let mask = Some((0..rows * columns).map(|pixel| (pixel % 7) as MaskValue).collect());
         let (name, detail) = (String::new(), String::new());
         let small =
             Small::of(&Picture { name, detail, rows, columns, rgb, mask, stretched_like: 0 });

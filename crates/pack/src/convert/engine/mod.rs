@@ -195,8 +195,8 @@ impl Outcome {
     /// Adds the receipt of a shard; `None` if its content is not valid.
     fn add(&mut self, stack: usize, record: &Value) -> Option<()> {
         for sample in record["samples"].as_array()? {
-            let (place, record) = SampleRecord::from_json(sample)?;
-            *self.samples.get_mut(place)? = record;
+            let (index, record) = SampleRecord::from_json(sample)?;
+            *self.samples.get_mut(index)? = record;
         }
         self.bytes += record["bytes"].as_u64()?;
         self.stacks[stack].merge(&StackStats::from_state(&record["stats"])?);
@@ -237,11 +237,11 @@ impl<'a> Engine<'a> {
 
     /// Those of the shards that are not finished yet.
     fn unfinished(&self, tasks: impl Iterator<Item = ShardTask>) -> Result<Vec<ShardTask>> {
-        let mut left = Vec::new();
+        let mut remaining = Vec::new();
         for task in tasks {
             let stack = &self.plan.stacks[task.stack];
             if self.staging.finished(&stack.name, task.shard)?.is_none() {
-                left.push(task);
+                remaining.push(task);
                 continue;
             }
             let samples = &stack.samples[task.samples.clone()];
@@ -249,7 +249,7 @@ impl<'a> Engine<'a> {
             let bytes = samples.iter().map(|sample| self.plan.samples[*sample].value_bytes()).sum();
             self.progress.bytes_in.fetch_add(bytes, Ordering::Relaxed);
         }
-        Ok(left)
+        Ok(remaining)
     }
 
     /// Runs all threads until they end.

@@ -286,19 +286,19 @@ impl References {
             let calibration = references::load(values, &sample.input, &sample.info(), bands)?;
             Ok(calibration.map(Arc::new))
         };
-        let own =
+        let is_per_cube =
             [&values.white, &values.dark].into_iter().flatten().any(Reference::is_of_each_cube)
                 || sample.own.radiometry.is_some();
-        if own {
+        if is_per_cube {
             return load();
         }
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.as_ref().filter(|known| known.serves(sample)) {
-            return Ok(known.calibration.clone());
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reference) = cached.as_ref().filter(|reference| reference.serves(sample)) {
+            return Ok(reference.calibration.clone());
         }
         let calibration = load()?;
         let of = sample.description.clone();
-        *known = Some(KnownReference { of, calibration: calibration.clone() });
+        *cached = Some(KnownReference { of, calibration: calibration.clone() });
         Ok(calibration)
     }
 }

@@ -82,11 +82,11 @@ impl MaskOption {
         Ok(())
     }
 
-    /// The mask `name` of class ids, for which `given` is given.
+    /// The mask `name` of class ids, for which the user gives `attributes`.
     fn with_classes<'a>(
         masks: &'a mut [Self],
         name: Option<&str>,
-        given: &str,
+        attributes: &str,
     ) -> Result<&'a mut Self> {
         let names: Vec<String> = masks.iter().map(|mask| mask.name.clone()).collect();
         let wrong = |what: String| {
@@ -99,13 +99,16 @@ impl MaskOption {
         let mask = match (name, masks) {
             (None, [only]) => only,
             (None, masks) => {
-                return wrong(format!("{given} are given, but there are {} masks", masks.len()));
+                return wrong(format!(
+                    "{attributes} are given, but there are {} masks",
+                    masks.len()
+                ));
             }
             (Some(name), masks) => match masks.iter_mut().find(|mask| mask.name == name) {
                 Some(mask) => mask,
                 None => {
                     return wrong(format!(
-                        "{given} are given for mask {name}, which is not packed"
+                        "{attributes} are given for mask {name}, which is not packed"
                     ));
                 }
             },
@@ -113,9 +116,8 @@ impl MaskOption {
         if mask.layer.is_some() {
             let what =
                 format!("mask {} consists of boolean layers, which have no class ids", mask.name);
-            return Err(
-                Error::conflict(what).with_remedy(format!("give {given} for masks of class ids"))
-            );
+            return Err(Error::conflict(what)
+                .with_remedy(format!("give {attributes} for masks of class ids")));
         }
         Ok(mask)
     }
@@ -169,11 +171,11 @@ mod tests {
             layer: layer.map(str::to_owned),
             ..MaskOption::new(name, "{stem}.png")
         };
-        let mut one = [mask("a", None)];
-        MaskOption::give_class(&mut one, None, new("1", 2)).unwrap();
-        MaskOption::give_class(&mut one, Some("a"), new("2", 2)).unwrap();
-        assert_eq!(one[0].classes, [new("1", 2), new("2", 2)]);
-        assert!(MaskOption::give_class(&mut one, None, new("1", 3)).is_err());
+        let mut single = [mask("a", None)];
+        MaskOption::give_class(&mut single, None, new("1", 2)).unwrap();
+        MaskOption::give_class(&mut single, Some("a"), new("2", 2)).unwrap();
+        assert_eq!(single[0].classes, [new("1", 2), new("2", 2)]);
+        assert!(MaskOption::give_class(&mut single, None, new("1", 3)).is_err());
         let mut two = [mask("a", None), mask("b", Some("x"))];
         for name in [None, Some("c"), Some("b")] {
             assert!(MaskOption::give_class(&mut two, name, new("1", 2)).is_err(), "{name:?}");

@@ -9,13 +9,13 @@ use serde::{Deserialize, Deserializer};
 /// A value as users give it, a word or a number, or as datasets record it: with its kind, as in `{"factor": 2.0}`.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Given {
+enum OptionValue {
     Word(String),
     Number(f64),
-    OfKind(BTreeMap<String, Given>),
+    OfKind(BTreeMap<String, OptionValue>),
 }
 
-impl Given {
+impl OptionValue {
     fn text(self) -> String {
         match self {
             Self::Word(word) => word,
@@ -28,14 +28,14 @@ impl Given {
 /// Something that is neither, in an error.
 pub(super) const SOMETHING_ELSE: Unexpected<'_> = Unexpected::Other("value");
 
-/// Reads a value from [`Given`]. `takes` says what the option takes.
+/// Reads a value from [`OptionValue`]. `takes` says what the option takes.
 pub(crate) fn words<'de, T, D>(from: D, takes: &str) -> std::result::Result<T, D::Error>
 where
     T: FromStr,
     D: Deserializer<'de>,
 {
-    let given = Given::deserialize(from);
-    let text = given.map_err(|_| D::Error::invalid_type(SOMETHING_ELSE, &takes))?.text();
+    let value = OptionValue::deserialize(from);
+    let text = value.map_err(|_| D::Error::invalid_type(SOMETHING_ELSE, &takes))?.text();
     text.parse().map_err(|_| D::Error::invalid_value(Unexpected::Str(&text), &takes))
 }
 
@@ -47,7 +47,7 @@ pub(crate) mod one_or_several {
     pub fn serialize<T: Serialize, S: Serializer>(values: &[T], to: S) -> Result<S::Ok, S::Error> {
         match values {
             [] => to.serialize_none(),
-            [one] => one.serialize(to),
+            [value] => value.serialize(to),
             several => several.serialize(to),
         }
     }

@@ -10,13 +10,13 @@ use hsipack_format::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Counted from 0.
-    place: usize,
+    index: usize,
     of: NonZeroUsize,
 }
 
 impl Part {
     /// The whole conversion.
-    pub const WHOLE: Part = Part { place: 0, of: NonZeroUsize::MIN };
+    pub const WHOLE: Part = Part { index: 0, of: NonZeroUsize::MIN };
 
     /// Part `number`, counted from 1, of `of`.
     ///
@@ -24,7 +24,7 @@ impl Part {
     /// If there is no such part.
     pub fn new(number: usize, of: usize) -> Result<Self> {
         match NonZeroUsize::new(of) {
-            Some(of) if (1..=of.get()).contains(&number) => Ok(Self { place: number - 1, of }),
+            Some(of) if (1..=of.get()).contains(&number) => Ok(Self { index: number - 1, of }),
             _ => Err(Error::conflict(format!("there is no part {number} of {of}"))
                 .with_remedy("parts are counted from 1: give 1/16, 2/16, … 16/16")),
         }
@@ -33,13 +33,13 @@ impl Part {
     /// Those of `all` that belong to this part. Neighbours go to different parts, because shards of one stack take
     /// about the same time.
     pub(crate) fn of<T>(self, all: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
-        all.skip(self.place).step_by(self.of.get())
+        all.skip(self.index).step_by(self.of.get())
     }
 }
 
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.place + 1, self.of)
+        write!(f, "{}/{}", self.index + 1, self.of)
     }
 }
 

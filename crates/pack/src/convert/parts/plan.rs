@@ -75,9 +75,10 @@ fn plan_here(
         already_complete: true,
     };
     let Some(work) = run::begin(options, progress, planned)? else { return Ok(report) };
-    let Work { plan, options: settled, base, request, asked, identity, append, claim } = work;
+    let Work { plan, options: settled, base, request, asked: requested, identity, append, claim } =
+        work;
     let fingerprint = base.as_ref().map(|base| base.fingerprint());
-    let about = About { plan: &identity, append, asked: &asked, base: fingerprint };
+    let about = About { plan: &identity, append, asked: &requested, base: fingerprint };
     let staging = Staging::open(claim, about, engine::shards(&plan))?;
     let folder = is_relative(&plan, &settled).then(std::env::current_dir).transpose();
     let folder = folder
@@ -116,9 +117,9 @@ fn is_relative(plan: &Plan, options: &ConvertOptions) -> bool {
         Some(Reference::Pattern(text)) => pattern(text),
         _ => false,
     };
-    let told = |path: &Path| mirror::url_of(path).unwrap_or_else(|| path.to_owned());
+    let url_or_path = |path: &Path| mirror::url_of(path).unwrap_or_else(|| path.to_owned());
     relative(&options.output)
-        || plan.samples.iter().any(|sample| relative(&told(&sample.input.file)))
+        || plan.samples.iter().any(|sample| relative(&url_or_path(&sample.input.file)))
         || options.mask.iter().any(|mask| pattern(&mask.pattern))
         || options.target.iter().chain(&options.image).any(|option| pattern(&option.value))
         || options.values.header.as_deref().is_some_and(pattern)

@@ -14,7 +14,7 @@ use crate::convert::masks::MaskGroup;
 /// Facts about the classes of each mask, by its name.
 pub(super) struct ClassNames {
     /// Their names, in order of the packed ids, in all cubes so far.
-    known: BTreeMap<String, Vec<String>>,
+    names: BTreeMap<String, Vec<String>>,
     /// Masks whose classes have different names in different stacks of the dataset. Older versions packed such ones.
     /// Cubes are compared only with those of their own stack.
     disagreeing: BTreeSet<String>,
@@ -29,12 +29,12 @@ pub(super) struct ClassNames {
 impl ClassNames {
     /// The names in the dataset to which cubes are appended.
     pub(super) fn of(base: Option<&Dataset>) -> Self {
-        let (mut known, mut disagreeing) = (BTreeMap::new(), BTreeSet::new());
+        let (mut names, mut disagreeing) = (BTreeMap::new(), BTreeSet::new());
         for mask in base.into_iter().flat_map(Dataset::stacks).flat_map(|stack| &stack.masks) {
             let (name, theirs) = (mask.name(), mask.meta().mask_meaning().class_names);
-            match classes::together(name, known.remove(name), theirs) {
+            match classes::together(name, names.remove(name), theirs) {
                 Ok(Some(all)) if !disagreeing.contains(name) => {
-                    known.insert(name.to_owned(), all);
+                    names.insert(name.to_owned(), all);
                 }
                 Ok(_) => {}
                 Err(_) => {
@@ -43,7 +43,7 @@ impl ClassNames {
             }
         }
         Self {
-            known,
+            names,
             disagreeing,
             in_files: BTreeMap::new(),
             free: BTreeMap::new(),
@@ -93,7 +93,7 @@ impl ClassNames {
         for (mask, names) in std::mem::take(&mut self.free) {
             let group = groups.iter().find(|group| group.name == mask);
             let taken = group.into_iter().flat_map(|group| &group.classes).map(|new| new.id);
-            add_names(self.known.entry(mask).or_default(), &names, &taken.collect::<Vec<_>>());
+            add_names(self.names.entry(mask).or_default(), &names, &taken.collect::<Vec<_>>());
         }
     }
 
@@ -105,7 +105,7 @@ impl ClassNames {
     pub(super) fn new_in(&self, masks: &[PlannedMask]) -> Result<Vec<(String, Vec<String>)>> {
         let mut new = Vec::new();
         for PlannedMask { name, class_names, .. } in masks {
-            let before = self.known.get(name);
+            let before = self.names.get(name);
             let differs = class_names.is_some() && before != class_names.as_ref();
             if differs && !self.disagreeing.contains(name) {
                 let names = classes::together(name, before.cloned(), class_names.clone())?;
@@ -117,7 +117,7 @@ impl ClassNames {
 
     /// Adds what [`new_in`](Self::new_in) gave.
     pub(super) fn add(&mut self, new: Vec<(String, Vec<String>)>) {
-        self.known.extend(new);
+        self.names.extend(new);
     }
 
     /// Checks that all classes which get new ids by their names are in some file.
@@ -126,7 +126,7 @@ impl ClassNames {
     /// If one is in none.
     pub(super) fn check(&self, groups: &[MaskGroup]) -> Result<()> {
         let of = |group: &MaskGroup| match self.in_files.get(&group.name) {
-            Some(there) => classes::check_names(&group.name, &group.classes, there),
+            Some(existing) => classes::check_names(&group.name, &group.classes, existing),
             None => Ok(()),
         };
         groups.iter().try_for_each(of)
@@ -138,10 +138,12 @@ impl ClassNames {
     /// If a class has different names.
     pub(super) fn give(&self, stacks: &mut [PlannedStack]) -> Result<()> {
         for mask in stacks.iter_mut().flat_map(|stack| &mut stack.masks) {
-            let known = self.known.get(&mask.name);
-            if let Some(known) = known.filter(|_| mask.layers.is_empty() && mask.made.is_none()) {
+            let all_names = self.names.get(&mask.name);
+            if let Some(all_names) =
+                all_names.filter(|_| mask.layers.is_empty() && mask.made.is_none())
+            {
                 let names = mask.class_names.take();
-                mask.class_names = classes::together(&mask.name, names, Some(known.clone()))?;
+                mask.class_names = classes::together(&mask.name, names, Some(all_names.clone()))?;
             }
         }
         Ok(())
@@ -155,8 +157,8 @@ impl ClassNames {
         for stack in others.filter(|stack| !planned.contains(stack.name.as_str())) {
             let unnamed = stack.masks.iter().filter(|mask| {
                 let MaskMeaning { layers, class_names, .. } = mask.meta().mask_meaning();
-                let known = self.known.contains_key(mask.name());
-                known && layers.is_empty() && class_names.is_none()
+                let is_named = self.names.contains_key(mask.name());
+                is_named && layers.is_empty() && class_names.is_none()
             });
             notes.extend(unnamed.map(|mask| {
                 format!(

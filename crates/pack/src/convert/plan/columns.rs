@@ -27,7 +27,7 @@ pub(super) struct Columns<'a> {
     lists: Vec<NameList>,
     files: FileColumns<'a>,
     /// Names of all fields besides those that follow from the path.
-    known: BTreeSet<String>,
+    field_names: BTreeSet<String>,
     /// Fields that patterns use.
     used: BTreeSet<String>,
     /// How many tables are looked up before the name of a sample follows from its columns; `None` if it also needs the last
@@ -109,7 +109,7 @@ impl<'a> Columns<'a> {
             tables,
             lists,
             files,
-            known: columns,
+            field_names: columns,
             used,
             tables_before_name,
             skipped: 0,
@@ -327,7 +327,7 @@ impl<'a> Columns<'a> {
         let columns = self.used.iter().filter(|field| {
             !pattern::is_of_path(field) || *field == "group" || *field == "variable"
         });
-        for field in columns.filter(|field| self.known.contains(*field)) {
+        for field in columns.filter(|field| self.field_names.contains(*field)) {
             if let Some(value) = input.columns.get(field) {
                 input.fields.insert(field.clone(), pattern::text_of(value));
             } else if !pattern::is_of_path(field) {
@@ -395,15 +395,15 @@ fn name_of(input: &Input) -> &str {
 }
 
 /// Refuses a column for labels that does not exist.
-fn check_label_column(options: &ConvertOptions, known: &BTreeSet<String>) -> Result<()> {
+fn check_label_column(options: &ConvertOptions, columns: &BTreeSet<String>) -> Result<()> {
     let Some(label) = &options.joins.label_column else { return Ok(()) };
-    if known.contains(label) {
+    if columns.contains(label) {
         return Ok(());
     }
-    let known: Vec<&str> = known.iter().take(20).map(String::as_str).collect();
-    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    let names: Vec<&str> = columns.iter().take(20).map(String::as_str).collect();
+    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     Err(Error::conflict(format!("there is no column {label:?} for labels"))
-        .with_remedy(format!("give one of the columns that there are: {known}")))
+        .with_remedy(format!("give one of the columns that there are: {names}")))
 }
 
 /// Adds with what and when a cube was measured, unless a table or the path says it.
@@ -426,9 +426,9 @@ pub(super) fn finish(
     is_array: bool,
 ) -> Result<()> {
     if is_array {
-        let mut own = columns.clone();
-        own.remove("name");
-        table::check_columns(&own)?;
+        let mut unnamed = columns.clone();
+        unnamed.remove("name");
+        table::check_columns(&unnamed)?;
     }
     if let Some(column) = options.joins.label_column.as_deref().filter(|column| *column != "label")
     {

@@ -10,7 +10,7 @@ pub(super) struct CubeNotes {
 
 /// A note in the plan.
 struct Line {
-    place: usize,
+    index: usize,
     first: String,
     others: usize,
 }
@@ -21,12 +21,12 @@ impl CubeNotes {
         if let Some(line) = self.lines.get_mut(note) {
             line.others += 1;
             let cubes = if line.others == 1 { "cube" } else { "cubes" };
-            if let Some(stored) = notes.get_mut(line.place) {
+            if let Some(stored) = notes.get_mut(line.index) {
                 *stored = format!("{} and {} other {cubes}: {note}", line.first, line.others);
             }
             return;
         }
-        let line = Line { place: notes.len(), first: cube.to_owned(), others: 0 };
+        let line = Line { index: notes.len(), first: cube.to_owned(), others: 0 };
         notes.push(format!("{cube}: {note}"));
         self.lines.insert(note.to_owned(), line);
     }

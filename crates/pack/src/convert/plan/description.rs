@@ -20,10 +20,10 @@ pub struct Description {
 impl Description {
     /// The description of a cube, without what belongs to it alone: files, notes, place and radiometry.
     pub fn new(mut info: CubeInfo, bands: Option<Vec<usize>>) -> (Self, OwnInfo) {
-        let own = OwnInfo { geo: info.geo.take(), radiometry: info.radiometry.take() };
+        let own_info = OwnInfo { geo: info.geo.take(), radiometry: info.radiometry.take() };
         info.files = Vec::new();
         info.notes = Vec::new();
-        (Self { info, bands }, own)
+        (Self { info, bands }, own_info)
     }
 
     /// Contents of the file. Files, notes, place and radiometry are empty.
@@ -32,11 +32,11 @@ impl Description {
     }
 
     /// The whole description of the cube in `file`.
-    pub fn of(&self, file: &Path, own: &OwnInfo) -> CubeInfo {
+    pub fn of(&self, file: &Path, own_info: &OwnInfo) -> CubeInfo {
         CubeInfo {
             files: vec![file.to_owned()],
-            geo: own.geo.clone(),
-            radiometry: own.radiometry.clone(),
+            geo: own_info.geo.clone(),
+            radiometry: own_info.radiometry.clone(),
             ..self.info.clone()
         }
     }
@@ -103,7 +103,7 @@ pub struct OwnInfo {
 pub(super) struct Descriptions(VecDeque<Arc<Description>>);
 
 /// Number of descriptions with which a new one is compared. Folders often hold cubes of a few sensors in turns.
-const COMPARED: usize = 16;
+const MAX_DESCRIPTIONS: usize = 16;
 
 impl Descriptions {
     /// The description of a cube: an earlier one, if it says the same.
@@ -112,15 +112,15 @@ impl Descriptions {
         info: CubeInfo,
         bands: Option<Vec<usize>>,
     ) -> (Arc<Description>, OwnInfo) {
-        let (new, own) = Description::new(info, bands);
-        let known = self.0.iter().position(|known| known.is_like(&new));
-        let shared = match known.and_then(|at| self.0.remove(at)) {
-            Some(known) => known,
+        let (new, own_info) = Description::new(info, bands);
+        let position = self.0.iter().position(|earlier| earlier.is_like(&new));
+        let shared = match position.and_then(|at| self.0.remove(at)) {
+            Some(earlier) => earlier,
             None => Arc::new(new),
         };
         self.0.push_front(shared.clone());
-        self.0.truncate(COMPARED);
-        (shared, own)
+        self.0.truncate(MAX_DESCRIPTIONS);
+        (shared, own_info)
     }
 }
 
@@ -154,16 +154,16 @@ mod tests {
         for bands in 10..40 {
             all.share(info(bands, "d"), None);
         }
-        assert_eq!(all.0.len(), COMPARED);
+        assert_eq!(all.0.len(), MAX_DESCRIPTIONS);
     }
 
     #[test]
     fn a_cube_gets_back_what_belongs_to_it_alone() {
         let geo = Geo { crs: None, transform: [1.0, 2.0, 0.0, 3.0, 0.0, -2.0], unit: None };
-        let given = CubeInfo { geo: Some(geo.clone()), ..info(4, "a.hdr") };
-        let (shared, own) = Descriptions::default().share(given, None);
+        let original = CubeInfo { geo: Some(geo.clone()), ..info(4, "a.hdr") };
+        let (shared, own_info) = Descriptions::default().share(original, None);
         assert!(shared.shared().geo.is_none() && shared.shared().files.is_empty());
-        let whole = shared.of(Path::new("a.hdr"), &own);
+        let whole = shared.of(Path::new("a.hdr"), &own_info);
         assert_eq!((whole.geo, whole.files), (Some(geo), vec![PathBuf::from("a.hdr")]));
     }
 }

@@ -148,23 +148,23 @@ impl Examiner<'_> {
         let geo = info.geo.as_ref();
         let cube = CubeOfMask { input, rows: shape.rows, columns: shape.columns, geo };
         let fill = self.options.mask_fill;
-        let made = self.made.get(&group.name);
-        let reader = match made {
+        let meaning = self.made.get(&group.name);
+        let reader = match meaning {
             None => MaskReader::open(group, cube, fill.is_some())?,
             Some(_) => None,
         };
         let reader = reader.map(|reader| reader.filling(fill).of_cube_with(info.shape.bands));
-        let (greatest, layers, class_names) = match (&reader, made) {
+        let (greatest, layers, class_names) = match (&reader, meaning) {
             (Some(reader), _) => {
                 (reader.scan()?, reader.layer_names.clone(), reader.class_names.clone())
             }
-            (None, Some(made)) => (0, Vec::new(), made.class_names.clone()),
+            (None, Some(meaning)) => (0, Vec::new(), meaning.class_names.clone()),
             (None, None) if group.is_by_class() => (0, Vec::new(), None),
             (None, None) => (fill.unwrap_or(0).into(), Vec::new(), None),
         };
-        let mut class_colors = match (&reader, made) {
+        let mut class_colors = match (&reader, meaning) {
             (Some(reader), _) => reader.class_colors.clone(),
-            (None, Some(made)) => made.class_colors.clone(),
+            (None, Some(meaning)) => meaning.class_colors.clone(),
             (None, None) => Vec::new(),
         };
         if class_names.is_none() {
@@ -190,7 +190,7 @@ impl Examiner<'_> {
             layers,
             class_names,
             class_colors,
-            made: made.and_then(|made| made.made.clone()),
+            made: meaning.and_then(|meaning| meaning.made.clone()),
         };
         let fingerprint = reader.as_ref().map(MaskReader::fingerprint).transpose()?;
         let by_name = reader.as_ref().and_then(|reader| reader.by_name.as_ref());

@@ -80,11 +80,15 @@ pub(crate) fn assign(lists: &[NameList], inputs: &mut [Input]) -> Result<Listed>
     Ok(listed)
 }
 
-fn two_lists(input: &Input, one: &NameList, other: &NameList) -> Error {
-    let place = |list: &NameList| format!("{} ({})", list.title(), list.file.display());
-    Error::conflict(format!("the cube is in two lists: {} and {}", place(one), place(other)))
-        .at(&input.file)
-        .with_remedy("leave it out of one of them")
+fn two_lists(input: &Input, first: &NameList, second: &NameList) -> Error {
+    let location = |list: &NameList| format!("{} ({})", list.title(), list.file.display());
+    Error::conflict(format!(
+        "the cube is in two lists: {} and {}",
+        location(first),
+        location(second)
+    ))
+    .at(&input.file)
+    .with_remedy("leave it out of one of them")
 }
 
 fn no_name_matches(list: &NameList, inputs: &[Input]) -> Error {
@@ -109,7 +113,7 @@ fn name_of(input: &Input) -> &str {
 const SEPARATORS: [char; 4] = [',', ';', '\t', ' '];
 const QUOTES: [char; 4] = ['"', '\'', ' ', '\t'];
 /// Names are in one of the first columns.
-const MOST_COLUMNS: usize = 16;
+const MAX_COLUMNS: usize = 16;
 
 /// The inputs by what lists may call them.
 struct Places {
@@ -129,11 +133,11 @@ impl Places {
     fn of(inputs: &[Input]) -> Self {
         let (mut whole, mut last, mut folders) = (HashMap::new(), HashMap::new(), HashMap::new());
         let (mut around, mut below) = (Vec::new(), Vec::new());
-        for (place, input) in inputs.iter().enumerate() {
+        for (index, input) in inputs.iter().enumerate() {
             let put = |places: &mut HashMap<String, Vec<usize>>, key: String| {
                 let inputs = places.entry(key).or_default();
-                if inputs.last() != Some(&place) {
-                    inputs.push(place);
+                if inputs.last() != Some(&index) {
+                    inputs.push(index);
                 }
             };
             let relative = input.relative();
@@ -174,7 +178,7 @@ impl Places {
                 cells.filter(move |cell| separator != ' ' || !cell.is_empty())
             };
             let columns = list.names.first().map_or(0, |line| cells(line).count());
-            for column in (0..columns.min(MOST_COLUMNS)).filter(|_| columns > 1) {
+            for column in (0..columns.min(MAX_COLUMNS)).filter(|_| columns > 1) {
                 let names = list.names.iter().filter_map(|line| cells(line).nth(column));
                 let mut names: Vec<String> = names.map(str::to_owned).collect();
                 let count = names.iter().filter(|name| is_name(name)).count();
@@ -224,9 +228,11 @@ impl Places {
 
     /// Whether the folders in a list are the end of those of an input, or end in those below the input folder.
     fn fits(&self, input: usize, folders: &[&str]) -> bool {
-        let own = self.around[input].iter().rev();
-        let equal =
-            own.zip(folders.iter().rev()).take_while(|(own, listed)| own == *listed).count();
+        let around = self.around[input].iter().rev();
+        let equal = around
+            .zip(folders.iter().rev())
+            .take_while(|(folder, listed)| folder == *listed)
+            .count();
         equal == folders.len() || equal >= self.below[input].max(1)
     }
 }

@@ -86,6 +86,8 @@ fn files<'a, 'b>(
 /// the input folder, which samples then record.
 pub(super) fn may_be_of_several(pattern: &str) -> bool {
     let file = Input::parse(pattern).file;
-    let is = |ending: &str| file.extension().is_some_and(|own| own.eq_ignore_ascii_case(ending));
+    let is = |ending: &str| {
+        file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(ending))
+    };
     ["json", "csv", "tsv"].iter().any(|ending| is(ending))
 }

@@ -60,8 +60,8 @@ pub(super) fn without_used_files(
         let find =
             |(reference, kind): &(&Reference, Kind)| pairs::find(reference, *kind, input).ok();
         let files = masks.chain(by_class).chain(references.iter().filter_map(find));
-        let own = resolved(&input.file);
-        used.extend(files.map(|file| resolved(&file.file)).filter(|file| *file != own));
+        let cube_file = resolved(&input.file);
+        used.extend(files.map(|file| resolved(&file.file)).filter(|file| *file != cube_file));
     }
     if used.is_empty() {
         return inputs;
@@ -95,18 +95,18 @@ pub(super) fn without_second_forms(
     notes: &mut Vec<String>,
 ) -> Vec<Input> {
     let mut by_name: BTreeMap<(PathBuf, String), Vec<usize>> = BTreeMap::new();
-    for (place, input) in inputs.iter().enumerate() {
+    for (index, input) in inputs.iter().enumerate() {
         if input.root.is_some() && input.variable.is_none() && input.file.is_file() {
             let folder = input.file.parent().unwrap_or(Path::new("")).to_owned();
-            by_name.entry((folder, input.default_name())).or_default().push(place);
+            by_name.entry((folder, input.default_name())).or_default().push(index);
         }
     }
     let mut dropped = BTreeMap::new();
     for places in by_name.into_values().filter(|places| places.len() > 1) {
-        let forms: Vec<&Input> = places.iter().map(|place| &inputs[*place]).collect();
+        let forms: Vec<&Input> = places.iter().map(|index| &inputs[*index]).collect();
         if let Some(kept) = same_cube(&forms, values) {
-            for (form, place) in places.iter().enumerate().filter(|(form, _)| *form != kept) {
-                dropped.insert(*place, (forms[form].text(), forms[kept].text()));
+            for (form, index) in places.iter().enumerate().filter(|(form, _)| *form != kept) {
+                dropped.insert(*index, (forms[form].text(), forms[kept].text()));
             }
         }
     }
@@ -120,7 +120,7 @@ pub(super) fn without_second_forms(
         ));
     }
     let places = inputs.into_iter().enumerate();
-    places.filter(|(place, _)| !dropped.contains_key(place)).map(|(_, input)| input).collect()
+    places.filter(|(index, _)| !dropped.contains_key(index)).map(|(_, input)| input).collect()
 }
 
 /// Which of several files holds the cube that all of them hold; `None` if they may be different cubes.
@@ -150,8 +150,8 @@ fn same_cube(forms: &[&Input], values: &ValueOptions) -> Option<usize> {
             return None;
         }
     }
-    let says = |place: &usize| {
-        let info = opened[*place].as_ref().ok().map(|source| source.info());
+    let says = |index: &usize| {
+        let info = opened[*index].as_ref().ok().map(|source| source.info());
         info.map(|info| (info.wavelength.is_some(), info.geo.is_some()))
     };
     // The first of those that say most.
@@ -222,15 +222,19 @@ impl Layers {
         let mut names: Vec<String> = self.0.iter().take(LISTED).map(name).collect();
         names.extend((self.0.len() > LISTED).then(|| "…".to_owned()));
         // The pattern that gives the first of them for one of the cubes.
-        let own = first.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let file_name = first.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let pattern = cubes
             .filter(|cube| cube.file.parent() == first.file.parent())
             .find_map(|cube| {
                 let stem = cube.file.file_stem()?.to_str()?;
-                let at = own.find(stem).filter(|_| own != stem)?;
-                Some(format!("{{dir}}/{}{{stem}}{}", &own[..at], &own[at + stem.len()..]))
+                let at = file_name.find(stem).filter(|_| file_name != stem)?;
+                Some(format!(
+                    "{{dir}}/{}{{stem}}{}",
+                    &file_name[..at],
+                    &file_name[at + stem.len()..]
+                ))
             })
-            .unwrap_or_else(|| format!("{{dir}}/{own}"));
+            .unwrap_or_else(|| format!("{{dir}}/{file_name}"));
         let (files, verb) = if self.0.len() == 1 { ("file", "holds") } else { ("files", "hold") };
         Some(format!(
             "{} {files} {verb} a 2-D array, not a cube, and {} not packed: {}; as a mask, give it with {}",

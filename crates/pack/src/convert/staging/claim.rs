@@ -121,8 +121,8 @@ impl Claim {
         }
         let claim = Self::of_parts(output, writer)?;
         claim.recover()?;
-        let left = claim.plan()?.as_deref() == Some(plan);
-        Ok(left.then_some(claim))
+        let has_plan = claim.plan()?.as_deref() == Some(plan);
+        Ok(has_plan.then_some(claim))
     }
 
     /// Removes what a commit of `plan` left beside `output` if it was killed after the dataset appeared.
@@ -199,7 +199,7 @@ impl Claim {
     ///
     /// # Errors
     /// If something else was begun there, or a request to the server fails.
-    pub fn hold(&self) -> Result<Held<'_>> {
+    pub fn hold(&self) -> Result<HoldGuard<'_>> {
         if let Right::Object(writer) = &self.right
             && !writer.begin(A_REPAIR)?
         {
@@ -209,7 +209,7 @@ impl Claim {
                 _ => return Err(self.unfinished()),
             }
         }
-        Ok(Held(self))
+        Ok(HoldGuard(self))
     }
 
     /// Removes what a process without a plan left here. It cannot be resumed.
@@ -263,9 +263,9 @@ impl Claim {
 
 /// Holds an output until it is dropped.
 #[must_use]
-pub struct Held<'a>(&'a Claim);
+pub struct HoldGuard<'a>(&'a Claim);
 
-impl Drop for Held<'_> {
+impl Drop for HoldGuard<'_> {
     fn drop(&mut self) {
         if let Right::Object(_) = self.0.right {
             // If this fails, the next repair takes over what remains.
@@ -314,6 +314,6 @@ fn lock(folder: &Path, hold: Hold) -> Result<Option<File>> {
 /// Whether `path` refers to the open file.
 fn is_same(file: &File, path: &Path) -> bool {
     let numbers = |meta: fs::Metadata| (meta.dev(), meta.ino());
-    let there = fs::metadata(path).map(numbers);
-    file.metadata().map(numbers).is_ok_and(|ours| there.is_ok_and(|there| ours == there))
+    let current = fs::metadata(path).map(numbers);
+    file.metadata().map(numbers).is_ok_and(|ours| current.is_ok_and(|current| ours == current))
 }

@@ -210,8 +210,8 @@ impl Staging {
     pub fn finished(&self, stack: &str, shard: usize) -> Result<Option<Value>> {
         let key = (stack.to_owned(), shard);
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = records.get(&key) {
-            let parsed = known.as_deref().map(serde_json::from_str).transpose();
+        if let Some(record) = records.get(&key) {
+            let parsed = record.as_deref().map(serde_json::from_str).transpose();
             return parsed.map_err(|error| Error::bug(format!("a record of a shard: {error}")));
         }
         let record = match self.resumed {
@@ -281,9 +281,10 @@ impl Staging {
         }
         for (path, bytes) in receipt::files(&record) {
             let path = self.dataset().join(path);
-            let there = fs::metadata(&path).ok().map(|meta| meta.len());
-            if there != Some(bytes) {
-                let has = there.map_or("is missing".to_owned(), |len| format!("has {len} bytes"));
+            let stored_len = fs::metadata(&path).ok().map(|meta| meta.len());
+            if stored_len != Some(bytes) {
+                let has =
+                    stored_len.map_or("is missing".to_owned(), |len| format!("has {len} bytes"));
                 return Err(Error::damaged(format!(
                     "{name} {has}, but its receipt says {bytes} bytes"
                 ))

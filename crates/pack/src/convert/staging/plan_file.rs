@@ -35,8 +35,8 @@ pub struct About<'a> {
 impl About<'_> {
     /// The text of the plan's file. On a server, `writer` is the process that may write.
     pub(super) fn text(&self, writer: Option<&str>) -> String {
-        let Self { plan, append, asked, .. } = self;
-        let mut text = json!({ "plan": plan, "append": append, "asked": asked });
+        let Self { plan, append, asked: requested, .. } = self;
+        let mut text = json!({ "plan": plan, "append": append, "asked": requested });
         if let Some(writer) = writer {
             text["writer"] = writer.into();
         }

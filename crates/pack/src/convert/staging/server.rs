@@ -166,8 +166,8 @@ impl Writer {
 
     /// Checks that all shards still exist, in case another process deleted some.
     pub(super) fn check_shards(&self, shards: &Shards) -> Result<()> {
-        let there: BTreeSet<PathBuf> = output::list(&self.output)?.into_iter().collect();
-        match shards.all.iter().map(|shard| self.output.join(shard)).find(|shard| !there.contains(shard)) {
+        let existing: BTreeSet<PathBuf> = output::list(&self.output)?.into_iter().collect();
+        match shards.all.iter().map(|shard| self.output.join(shard)).find(|shard| !existing.contains(shard)) {
             None => Ok(()),
             Some(shard) => Err(Error::conflict("an uploaded shard no longer exists").at(shard).with_remedy(
                 "find out what deletes objects there, delete the rest of the .partial folder, and convert again",
