@@ -169,7 +169,7 @@ impl Mender<'_> {
 
     fn array(&self, stack: &str, array: &str) -> Option<(&Stack, &ChunkArray)> {
         let stack = self.dataset.stack(stack)?;
-        let found = stack.arrays().find(|one| one.name() == array);
+        let found = stack.arrays().find(|candidate| candidate.name() == array);
         found.map(|array| (stack, array))
     }
 
@@ -188,16 +188,17 @@ impl Mender<'_> {
         };
         let stack = self.dataset.stack(stack).ok_or_else(gone)?;
         let arrays = coordinates::made(self.dataset, stack)?;
-        let made = arrays.iter().find(|made| made.name == array).ok_or_else(gone)?;
-        write_whole(&folder.join(made.chunk_file()), &made.chunk)
+        let geo_array = arrays.iter().find(|geo_array| geo_array.name == array).ok_or_else(gone)?;
+        write_whole(&folder.join(geo_array.chunk_file()), &geo_array.chunk)
     }
 
     /// Rewrites wavelengths and fwhm from the first source that has them.
     fn mend_coordinates(&mut self, stack: &str) -> Result<()> {
-        let place = self.dataset.stacks().iter().position(|one| one.name == stack);
+        let stack_index =
+            self.dataset.stacks().iter().position(|candidate| candidate.name == stack);
         let samples = self.dataset.samples();
         let mut reason = Error::damaged("no source gives its wavelengths");
-        for id in place.into_iter().flat_map(|stack| samples.ids_in(stack)) {
+        for id in stack_index.into_iter().flat_map(|stack| samples.ids_in(stack)) {
             match samples.get(id).and_then(|sample| self.source_bands(&sample)) {
                 Ok([wavelength, fwhm]) if wavelength.is_some() => {
                     let folder = self.dataset.path().join(stack);
@@ -255,8 +256,8 @@ impl Mender<'_> {
     ) -> Result<()> {
         let (stack, array) =
             self.array(stack, array).ok_or_else(|| Error::damaged("an array is gone"))?;
-        if let Some(made) = array.meta().mask_meaning().made {
-            return Err(made_elsewhere(array, &made));
+        if let Some(origin) = array.meta().mask_meaning().made {
+            return Err(made_elsewhere(array, &origin));
         }
         let grid = array.grid();
         let path = array.shard_path(shard);
@@ -294,8 +295,9 @@ impl Mender<'_> {
 
     fn sample(&self, stack: &Stack, index: usize) -> Result<Sample> {
         let samples = self.dataset.samples();
-        let place = self.dataset.stacks().iter().position(|one| one.name == stack.name);
-        let id = place.and_then(|place| samples.id_at(place, index));
+        let stack_index =
+            self.dataset.stacks().iter().position(|candidate| candidate.name == stack.name);
+        let id = stack_index.and_then(|stack_index| samples.id_at(stack_index, index));
         let none = || Error::damaged(format!("no sample has index {index}"));
         id.ok_or_else(none).and_then(|id| samples.get(id))
     }
@@ -392,11 +394,11 @@ impl Mender<'_> {
 }
 
 /// The error for a damaged mask that was added after packing: no source file exists to recreate it from.
-fn made_elsewhere(array: &ChunkArray, made: &Made) -> Error {
+fn made_elsewhere(array: &ChunkArray, origin: &Made) -> Error {
     Error::damaged(format!(
         "mask {} was made by `{}`, not from a source file",
         array.name(),
-        made.command
+        origin.command
     ))
     .at(array.folder())
     .with_remedy("run that again with force, to replace the mask")

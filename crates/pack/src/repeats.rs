@@ -29,7 +29,7 @@ pub fn without_repeats(inputs: Vec<Input>) -> Vec<Input> {
         .filter(|input| !is_alone(input) && side_stem(&input.file).is_none())
         .flat_map(|input| [absolute(&input.file), absolute(&input.file).with_extension("")])
         .collect();
-    let mut seen = HashSet::new();
+    let mut cubes = HashSet::new();
     let mut kept = Vec::with_capacity(inputs.len());
     for input in inputs {
         if !is_alone(&input) {
@@ -37,7 +37,7 @@ pub fn without_repeats(inputs: Vec<Input>) -> Vec<Input> {
                 continue;
             }
             let data = hsipack_source::data_of(&input.file).unwrap_or_else(|| input.file.clone());
-            if !seen.insert((absolute(&data), input.variable.clone())) {
+            if !cubes.insert((absolute(&data), input.variable.clone())) {
                 continue;
             }
         }
@@ -80,8 +80,9 @@ fn side_stem(path: &Path) -> Option<PathBuf> {
     if name.len() > SIDE_FILE.len() && name.to_ascii_lowercase().ends_with(SIDE_FILE) {
         return Some(path.with_file_name(name.get(..name.len() - SIDE_FILE.len())?));
     }
-    let is_side =
-        |ending: &&str| path.extension().is_some_and(|own| own.eq_ignore_ascii_case(ending));
+    let is_side = |ending: &&str| {
+        path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(ending))
+    };
     SIDE_ENDINGS.iter().find(|ending| is_side(ending)).map(|_| path.with_extension(""))
 }
 

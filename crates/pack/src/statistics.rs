@@ -78,15 +78,15 @@ pub fn statistics(
 /// # Errors
 /// If one of them does not exist.
 pub(crate) fn chosen(dataset: &Dataset, samples: Option<Vec<usize>>) -> Result<Vec<usize>> {
-    let there = dataset.samples().len();
-    let mut ids = samples.unwrap_or_else(|| (0..there).collect());
+    let count = dataset.samples().len();
+    let mut ids = samples.unwrap_or_else(|| (0..count).collect());
     ids.sort_unstable();
     ids.dedup();
-    match ids.iter().find(|id| **id >= there) {
+    match ids.iter().find(|id| **id >= count) {
         None => Ok(ids),
         Some(missing) => Err(Error::conflict(format!("there is no sample {missing}"))
             .at(dataset.path())
-            .with_remedy(format!("samples are numbered from 0 to {}", there.saturating_sub(1)))),
+            .with_remedy(format!("samples are numbered from 0 to {}", count.saturating_sub(1)))),
     }
 }
 

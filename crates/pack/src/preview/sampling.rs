@@ -34,11 +34,11 @@ impl Sampling {
         column: usize,
         count: usize,
     ) -> impl Iterator<Item = (usize, usize)> + '_ {
-        let place = self.rows.binary_search(&row).ok();
+        let position = self.rows.binary_search(&row).ok();
         let first = self.columns.partition_point(|c| *c < column);
         let columns = self.columns[first..].iter().take_while(move |c| **c < column + count);
-        place.into_iter().flat_map(move |place| {
-            let start = place * self.columns.len() + first;
+        position.into_iter().flat_map(move |position| {
+            let start = position * self.columns.len() + first;
             columns.clone().enumerate().map(move |(i, c)| (start + i, c - column))
         })
     }

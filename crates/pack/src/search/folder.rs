@@ -124,11 +124,11 @@ const LISTED: usize = 5;
 
 /// The error for a folder without cubes. It says which files are there, and what they may be.
 fn no_cube(folder: &Path, search: &Search<'_>) -> Error {
-    let place = if mirror::is_of_archive(folder) { "archive" } else { "folder" };
+    let folder_kind = if mirror::is_of_archive(folder) { "archive" } else { "folder" };
     let walk = WalkDir::new(folder).follow_links(true).sort_by_file_name().into_iter().flatten();
     let files = walk.filter(|entry| entry.file_type().is_file() && !is_hidden(entry.file_name()));
     let files: Vec<PathBuf> =
-        files.take(MOST_LOOKED_AT).map(walkdir::DirEntry::into_path).collect();
+        files.take(MAX_COUNTED_FILES).map(walkdir::DirEntry::into_path).collect();
     let (mut left_out, mut way_out, mut pictures) = (false, None, 0);
     let mut described = |path: &Path| {
         if is_left_out(path, folder, search) {
@@ -168,8 +168,9 @@ fn no_cube(folder: &Path, search: &Search<'_>) -> Error {
         };
         containers::shortened(kinds.into_iter().map(text).collect())
     };
-    let error =
-        |there: String| Error::conflict(format!("no cube in this {place}{there}")).at(folder);
+    let error = |contents: String| {
+        Error::conflict(format!("no cube in this {folder_kind}{contents}")).at(folder)
+    };
     if listed.is_empty() {
         return error(", which has no files".to_owned())
             .with_remedy("check the path; hidden files are packed only if they are named");
@@ -195,7 +196,7 @@ fn no_cube(folder: &Path, search: &Search<'_>) -> Error {
 }
 
 /// The most files that a message about a folder without cubes counts.
-const MOST_LOOKED_AT: usize = 1000;
+const MAX_COUNTED_FILES: usize = 1000;
 
 /// Whether a file, or a folder around it below `root`, is excluded.
 fn is_left_out(path: &Path, root: &Path, search: &Search<'_>) -> bool {

@@ -15,7 +15,7 @@ use crate::table;
 /// The glob `url`, rewritten for the local files that mirror objects.
 pub(super) fn glob_of_files(url: &str) -> Result<String> {
     let wild = url.find(WILD).unwrap_or(url.len());
-    let (folder, rest) = url.split_at(url[..wild].rfind('/').map_or(wild, |slash| slash + 1));
+    let (folder, pattern) = url.split_at(url[..wild].rfind('/').map_or(wild, |slash| slash + 1));
     if !is_url(Path::new(folder)) {
         return Err(missing(Path::new(url)));
     }
@@ -23,7 +23,7 @@ pub(super) fn glob_of_files(url: &str) -> Result<String> {
         Some(path) => path,
         None => Input::of(Path::new(folder)).here().map_err(|error| error.at(url))?.file,
     };
-    Ok(format!("{}/{rest}", glob::Pattern::escape(&path.to_string_lossy())))
+    Ok(format!("{}/{pattern}", glob::Pattern::escape(&path.to_string_lossy())))
 }
 
 /// The inputs that a glob matches.

@@ -36,8 +36,8 @@ pub(crate) fn only_cube(input: Input) -> Result<Input> {
     let values = ValueOptions::default();
     let search = Search { excluded: &|_| false, values: &values, skip: &|_, error| Err(error) };
     let found = find_cubes(&folder, &search)?;
-    if let [one] = &found[..] {
-        return Ok(Input { variable: input.variable, root: None, ..one.clone() });
+    if let [cube] = &found[..] {
+        return Ok(Input { variable: input.variable, root: None, ..cube.clone() });
     }
     let mut choices: Vec<String> = found.iter().take(NAMED).map(Input::text).collect();
     choices.extend((found.len() > NAMED).then(|| "…".to_owned()));

@@ -31,18 +31,18 @@ impl Wildcards {
 /// a glob finds are not always written as in the glob.
 fn expression(glob: &str) -> String {
     let mut expression = String::from("(?:^|/)");
-    let mut behind = glob.trim_start_matches("./").trim_start_matches('/');
-    while let Some(next) = behind.chars().next() {
+    let mut remaining = glob.trim_start_matches("./").trim_start_matches('/');
+    while let Some(next) = remaining.chars().next() {
         let (part, len) = match next {
-            '*' if behind.starts_with("**/") => ("(?:(.*)/)?".to_owned(), 3),
-            '*' if behind.starts_with("**") => ("(.*)".to_owned(), 2),
+            '*' if remaining.starts_with("**/") => ("(?:(.*)/)?".to_owned(), 3),
+            '*' if remaining.starts_with("**") => ("(.*)".to_owned(), 2),
             '*' => ("([^/]*)".to_owned(), 1),
             '?' => ("[^/]".to_owned(), 1),
-            '[' if class(behind).is_some() => class(behind).unwrap_or_default(),
+            '[' if class(remaining).is_some() => class(remaining).unwrap_or_default(),
             other => (regex::escape(&other.to_string()), other.len_utf8()),
         };
         expression.push_str(&part);
-        behind = &behind[len..];
+        remaining = &remaining[len..];
     }
     expression.push('$');
     expression

@@ -27,15 +27,15 @@ pub enum Values {
 impl Values {
     /// Converts JSON values to the narrowest type that can hold all of them; to text if they have several types.
     pub(super) fn of_json(values: Vec<Value>) -> Self {
-        let known = || values.iter().filter(|value| !value.is_null());
-        if known().next().is_some() {
-            if known().all(Value::is_boolean) {
+        let non_null = || values.iter().filter(|value| !value.is_null());
+        if non_null().next().is_some() {
+            if non_null().all(Value::is_boolean) {
                 return Self::Flag(values.iter().map(Value::as_bool).collect());
             }
-            if known().all(Value::is_i64) {
+            if non_null().all(Value::is_i64) {
                 return Self::Whole(values.iter().map(Value::as_i64).collect());
             }
-            if known().all(Value::is_number) {
+            if non_null().all(Value::is_number) {
                 return Self::Number(values.iter().map(Value::as_f64).collect());
             }
         }

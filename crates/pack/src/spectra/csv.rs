@@ -24,8 +24,8 @@ pub(super) fn write(table: &Table, path: &Path) -> Result<()> {
             .chain(labels.map(|label| format!("missing_{label}")));
         writer.write_record(header).map_err(fail)?;
         for (number, row) in table.rows.iter().enumerate() {
-            let known = table.columns.iter().map(|column| column.values.text(number));
-            let cells = known.chain(bands.cells(row)).map(Option::unwrap_or_default);
+            let texts = table.columns.iter().map(|column| column.values.text(number));
+            let cells = texts.chain(bands.cells(row)).map(Option::unwrap_or_default);
             writer.write_record(cells).map_err(fail)?;
         }
         writer.flush().map_err(|error| Error::io(path, "cannot write", error))?;
@@ -49,21 +49,21 @@ impl Bands {
                 continue;
             }
             let of_stack = labels(table.wavelengths[row.stack].as_deref(), row.spectrum.len());
-            let place = |label: String| {
-                bands.labels.iter().position(|known| *known == label).unwrap_or_else(|| {
+            let column = |label: String| {
+                bands.labels.iter().position(|existing| *existing == label).unwrap_or_else(|| {
                     bands.labels.push(label);
                     bands.labels.len() - 1
                 })
             };
-            bands.places[row.stack] = of_stack.into_iter().map(place).collect();
+            bands.places[row.stack] = of_stack.into_iter().map(column).collect();
         }
         bands
     }
 
     /// Spectrum, standard deviations and missing values of a row, each in the order of the labels.
     fn cells<'a>(&'a self, row: &'a Row) -> impl Iterator<Item = Option<String>> + 'a {
-        let mut place_of = vec![None; self.labels.len()];
-        (0..).zip(&self.places[row.stack]).for_each(|(band, place)| place_of[*place] = Some(band));
+        let mut band_of = vec![None; self.labels.len()];
+        (0..).zip(&self.places[row.stack]).for_each(|(band, column)| band_of[*column] = Some(band));
         let number = |value: f64| (!value.is_nan()).then(|| value.to_string());
         let of = move |part: usize, band: usize| match part {
             0 => number(row.spectrum[band]),
@@ -71,7 +71,7 @@ impl Bands {
             _ => Some(row.missing[band].to_string()),
         };
         (0..3).flat_map(move |part| {
-            let cells: Vec<_> = place_of.iter().map(|band| of(part, (*band)?)).collect();
+            let cells: Vec<_> = band_of.iter().map(|band| of(part, (*band)?)).collect();
             cells
         })
     }

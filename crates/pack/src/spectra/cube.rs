@@ -37,8 +37,8 @@ impl CubeReader<'_> {
     pub(super) fn regions(&self, id: usize) -> Result<Vec<Row>> {
         self.progress.check()?;
         let sample = self.dataset.samples().get(id)?;
-        let place = self.dataset.samples().stack(id);
-        let stack = &self.dataset.stacks()[place];
+        let stack_index = self.dataset.samples().stack(id);
+        let stack = &self.dataset.stacks()[stack_index];
         let mask = find_mask(self.dataset, stack, &self.options.mask)?;
         let regions = Regions::of(mask, sample.index, self.options)?;
         let cube = Cube::of_sample(self.dataset, &sample)?;
@@ -51,7 +51,7 @@ impl CubeReader<'_> {
             let curve = spectrum.curve();
             Row {
                 sample: id,
-                stack: place,
+                stack: stack_index,
                 region: regions.ids[place_of],
                 pixels: regions.pixels[place_of],
                 spectrum: medians.unwrap_or(curve.mean),

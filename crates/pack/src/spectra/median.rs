@@ -24,7 +24,7 @@ struct Region {
     start: usize,
     pixels: usize,
     /// Number of pixels that have been added.
-    seen: usize,
+    added: usize,
 }
 
 /// The bands of each pass over a cube. `pixels` are the numbers of pixels of its regions.
@@ -46,7 +46,7 @@ impl Gathered {
     pub(super) fn new(pixels: &[u64], bands: Range<usize>) -> Result<Self> {
         let mut start = 0;
         let region = |pixels: &u64| {
-            let region = Region { start, pixels: *pixels as usize, seen: 0 };
+            let region = Region { start, pixels: *pixels as usize, added: 0 };
             start += region.pixels * bands.len();
             region
         };
@@ -60,11 +60,11 @@ impl Gathered {
 
     /// Adds a pixel to a region. `pixel` has the values of all bands.
     pub(super) fn add(&mut self, region: usize, pixel: &[f64]) {
-        let Region { start, pixels, seen } = &mut self.regions[region];
+        let Region { start, pixels, added } = &mut self.regions[region];
         for (band, value) in pixel[self.bands.clone()].iter().enumerate() {
-            self.values[*start + band * *pixels + *seen] = *value;
+            self.values[*start + band * *pixels + *added] = *value;
         }
-        *seen += 1;
+        *added += 1;
     }
 
     /// The medians of each region's bands, after all pixels were added. NaN if no value is finite.
@@ -80,20 +80,20 @@ impl Gathered {
 
 /// The median of the finite values. Reorders `values`.
 fn median(values: &mut [f64]) -> f64 {
-    let mut known = 0;
-    for place in 0..values.len() {
-        if values[place].is_finite() {
-            values.swap(place, known);
-            known += 1;
+    let mut count = 0;
+    for index in 0..values.len() {
+        if values[index].is_finite() {
+            values.swap(index, count);
+            count += 1;
         }
     }
-    if known == 0 {
+    if count == 0 {
         return f64::NAN;
     }
-    let (below, middle, _) = values[..known].select_nth_unstable_by(known / 2, f64::total_cmp);
+    let (below, middle, _) = values[..count].select_nth_unstable_by(count / 2, f64::total_cmp);
     let below = below.iter().copied().max_by(f64::total_cmp);
     match below {
-        Some(below) if known.is_multiple_of(2) => (below + *middle) / 2.0,
+        Some(below) if count.is_multiple_of(2) => (below + *middle) / 2.0,
         _ => *middle,
     }
 }
@@ -105,13 +105,13 @@ mod tests {
 
     /// Computes the median by sorting.
     fn oracle(values: &[f64]) -> f64 {
-        let mut known: Vec<f64> =
+        let mut finite: Vec<f64> =
             values.iter().copied().filter(|value| value.is_finite()).collect();
-        known.sort_by(f64::total_cmp);
-        match known.len() {
+        finite.sort_by(f64::total_cmp);
+        match finite.len() {
             0 => f64::NAN,
-            count if count % 2 == 1 => known[count / 2],
-            count => (known[count / 2 - 1] + known[count / 2]) / 2.0,
+            count if count % 2 == 1 => finite[count / 2],
+            count => (finite[count / 2 - 1] + finite[count / 2]) / 2.0,
         }
     }
 

@@ -117,9 +117,9 @@ fn flat<T: DataType, V>(
     values: &[Option<V>],
     value: impl Fn(&V) -> T::T,
 ) -> Result<(), ParquetError> {
-    let levels: Vec<i16> = values.iter().map(|one| one.is_some().into()).collect();
-    let known: Vec<T::T> = values.iter().flatten().map(value).collect();
-    put::<T>(group, &known, &levels, None)
+    let levels: Vec<i16> = values.iter().map(|option| option.is_some().into()).collect();
+    let present: Vec<T::T> = values.iter().flatten().map(value).collect();
+    put::<T>(group, &present, &levels, None)
 }
 
 /// Writes the next column, whose lists may be missing.
@@ -134,7 +134,7 @@ fn lists<T: DataType>(
         match list(row) {
             Some(list) if !list.is_empty() => {
                 defined.extend(list.iter().map(|_| 2));
-                repeated.extend((0..list.len()).map(|place| i16::from(place > 0)));
+                repeated.extend((0..list.len()).map(|index| i16::from(index > 0)));
                 values.extend(list);
             }
             other => {

@@ -99,8 +99,8 @@ fn encode(fingerprint: &str, samples: usize, rows: &[Row]) -> Vec<u8> {
 fn decode(bytes: &[u8]) -> Option<(Head, Vec<Row>)> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     let head: Head = serde_json::from_slice(&bytes[..end]).ok()?;
-    let mut rest = bytes[end + 1..].chunks_exact(8);
-    let mut next = || Some(<[u8; 8]>::try_from(rest.next()?).expect("chunks of 8"));
+    let mut words = bytes[end + 1..].chunks_exact(8);
+    let mut next = || Some(<[u8; 8]>::try_from(words.next()?).expect("chunks of 8"));
     let mut rows = Vec::new();
     for row in &head.rows {
         let mut numbers =

@@ -58,7 +58,7 @@ impl Regions {
         let places = match layers {
             0 => {
                 let mut places = vec![NONE; counts.len()];
-                (0..).zip(&chosen).for_each(|(place, id)| places[*id] = place);
+                (0..).zip(&chosen).for_each(|(region, id)| places[*id] = region);
                 Places::OfIds(places)
             }
             _ => Places::OfLayers(ids.iter().copied().zip(0..).collect()),
@@ -83,14 +83,14 @@ impl Regions {
         let value = self.values[row * self.columns + column];
         match &self.places {
             Places::OfIds(places) => {
-                let place = places[value as usize];
-                if place != NONE {
-                    each(place as usize);
+                let region = places[value as usize];
+                if region != NONE {
+                    each(region as usize);
                 }
             }
             Places::OfLayers(layers) => {
                 let of = layers.iter().filter(|(layer, _)| value >> layer & 1 == 1);
-                of.for_each(|(_, place)| each(*place as usize));
+                of.for_each(|(_, region)| each(*region as usize));
             }
         }
     }

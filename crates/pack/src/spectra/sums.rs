@@ -89,10 +89,10 @@ impl Spectrum {
             let n = sums.count as f64;
             (sums.squares / n - (sums.sum / n).powi(2)).max(0.0).sqrt()
         };
-        let known = |sums: &Sums, value: f64| if sums.count == 0 { f64::NAN } else { value };
+        let nan_if_empty = |sums: &Sums, value: f64| if sums.count == 0 { f64::NAN } else { value };
         Curve {
-            mean: self.bands.iter().map(|sums| known(sums, mean(sums))).collect(),
-            std: self.bands.iter().map(|sums| known(sums, std(sums))).collect(),
+            mean: self.bands.iter().map(|sums| nan_if_empty(sums, mean(sums))).collect(),
+            std: self.bands.iter().map(|sums| nan_if_empty(sums, std(sums))).collect(),
         }
     }
 }

@@ -83,15 +83,15 @@ fn columns(dataset: &Dataset, mask: &str, rows: &[Row]) -> Result<Vec<Column>> {
     let samples = of_samples(rows, |id| dataset.samples().get(id));
     let samples = samples.into_iter().collect::<Result<Vec<Sample>>>()?;
     // The rows of a sample are consecutive.
-    let mut place = 0;
+    let mut position = 0;
     let place_of: Vec<usize> = (0..rows.len())
         .map(|row| {
-            place += usize::from(row > 0 && rows[row].sample != rows[row - 1].sample);
-            place
+            position += usize::from(row > 0 && rows[row].sample != rows[row - 1].sample);
+            position
         })
         .collect();
     let of_sample = |read: &dyn Fn(&Sample) -> Value| {
-        Values::of_json(place_of.iter().map(|place| read(&samples[*place])).collect())
+        Values::of_json(place_of.iter().map(|position| read(&samples[*position])).collect())
     };
     let optional = |text: &Option<String>| text.clone().map_or(Value::Null, Value::from);
     let whole = |read: &dyn Fn(&Row) -> u64| {

@@ -79,8 +79,8 @@ pub fn split_samples(options: &SplitOptions, progress: &Progress) -> Result<Samp
     let mut report = None;
     let threads = hsipack_store::threads::cores();
     let changed = change(&options.dataset, &options.command, threads, progress, &mut |dataset| {
-        let (own, splits) = decide(dataset, options)?;
-        report = Some(own);
+        let (sample_report, splits) = decide(dataset, options)?;
+        report = Some(sample_report);
         let value = |split: Option<&str>| split.map_or(Value::Null, Value::from);
         let columns = splits.iter().enumerate().map(|(id, split)| {
             (id, Map::from_iter([("split".to_owned(), value(split.as_deref()))]))
@@ -141,8 +141,8 @@ fn decide(
         let label = usize::from(*label).min(values.len());
         counts[label][usize::from(*split).min(names.len())] += 1;
     }
-    let splits = names.iter().enumerate().map(|(place, name)| {
-        let samples = counts.iter().map(|of_label| of_label[place]).sum();
+    let splits = names.iter().enumerate().map(|(split, name)| {
+        let samples = counts.iter().map(|of_label| of_label[split]).sum();
         SampleSplit {
             name: (*name).to_owned(),
             samples,

@@ -44,7 +44,7 @@ struct Divided {
 struct Tally {
     /// For each class: all pixels, those of each split, those of no split, and those that the buffer removed.
     classes: BTreeMap<u16, ClassReport>,
-    seen: Vec<Seen>,
+    leaks: Vec<Seen>,
 }
 
 impl<'a> Splitter<'a> {
@@ -96,7 +96,7 @@ impl<'a> Splitter<'a> {
             greatest,
             decision: census.decide(&options.shares, options.per_class, options.seed),
             units,
-            tally: Tally { classes, seen: vec![Seen::default(); splits - 1] },
+            tally: Tally { classes, leaks: vec![Seen::default(); splits - 1] },
             current: None,
         })
     }
@@ -154,22 +154,28 @@ impl<'a> Splitter<'a> {
         let names = options.shares.names().map(str::to_owned).zip(options.masks());
         let splits: Vec<SplitReport> = names
             .enumerate()
-            .map(|(place, (name, mask))| {
-                let own = sum(&|class| class.splits[place]);
-                SplitReport { name, mask, pixels: own, share: share(own, pixels), stored_bytes: 0 }
+            .map(|(split, (name, mask))| {
+                let split_pixels = sum(&|class| class.splits[split]);
+                SplitReport {
+                    name,
+                    mask,
+                    pixels: split_pixels,
+                    share: share(split_pixels, pixels),
+                    stored_bytes: 0,
+                }
             })
             .collect();
         let buffered = sum(&|class| class.buffered);
         if splits[0].pixels == 0 {
             return Err(nothing_to_train_on(options, buffered).at(&options.dataset));
         }
-        let seen = splits[1..].iter().zip(&self.tally.seen).map(|(split, seen)| SeenReport {
+        let leaks = splits[1..].iter().zip(&self.tally.leaks).map(|(split, leak)| SeenReport {
             split: split.name.clone(),
-            pixels: seen.pixels,
-            inside: seen.inside,
-            inside_share: share(seen.inside, seen.pixels),
-            overlapping: seen.overlapping,
-            overlapping_share: share(seen.overlapping, seen.pixels),
+            pixels: leak.pixels,
+            inside: leak.inside,
+            inside_share: share(leak.inside, leak.pixels),
+            overlapping: leak.overlapping,
+            overlapping_share: share(leak.overlapping, leak.pixels),
         });
         Ok(Report {
             dataset: options.dataset.display().to_string(),
@@ -183,7 +189,7 @@ impl<'a> Splitter<'a> {
             seed: options.seed,
             samples: self.dataset.samples().len(),
             pixels,
-            seen: seen.collect(),
+            seen: leaks.collect(),
             unused: sum(&|class| class.unused),
             patch: options.patch,
             buffer: options.buffer.distance(options.patch),
@@ -219,9 +225,9 @@ impl MaskIds for Splitter<'_> {
         }
         let current = self.current.as_ref().expect("divided above");
         let pixels = rows.start * current.columns..rows.end * current.columns;
-        let own = current.ids[pixels.clone()].iter().zip(&current.split_of[pixels]);
+        let pairs = current.ids[pixels.clone()].iter().zip(&current.split_of[pixels]);
         ids.clear();
-        ids.extend(own.map(|(id, split)| match usize::from(*split) == mask {
+        ids.extend(pairs.map(|(id, split)| match usize::from(*split) == mask {
             true => MaskValue::from(*id),
             false => 0,
         }));
@@ -233,12 +239,12 @@ impl Tally {
     /// Counts the pixels of a sample. `before` has the splits before the buffer was applied.
     fn add(&mut self, ids: &[u16], split_of: &[u8], before: Option<&[u8]>) {
         let before = before.unwrap_or(split_of);
-        let mut rest = ids;
-        while let Some(id) = rest.first() {
+        let mut remaining = ids;
+        while let Some(id) = remaining.first() {
             // Looks up the class once for each run of pixels of that class.
-            let run = rest.iter().take_while(|other| *other == id).count();
-            let start = ids.len() - rest.len();
-            rest = &rest[run..];
+            let run = remaining.iter().take_while(|other| *other == id).count();
+            let start = ids.len() - remaining.len();
+            remaining = &remaining[run..];
             let Some(class) = self.classes.get_mut(id) else { continue };
             for pixel in start..start + run {
                 match (before[pixel], split_of[pixel]) {
@@ -250,11 +256,11 @@ impl Tally {
         }
     }
 
-    fn see(&mut self, seen: &[Seen]) {
-        for (all, one) in self.seen.iter_mut().zip(seen) {
-            all.pixels += one.pixels;
-            all.inside += one.inside;
-            all.overlapping += one.overlapping;
+    fn see(&mut self, leaks: &[Seen]) {
+        for (all, leak) in self.leaks.iter_mut().zip(leaks) {
+            all.pixels += leak.pixels;
+            all.inside += leak.inside;
+            all.overlapping += leak.overlapping;
         }
     }
 }
@@ -327,10 +333,10 @@ fn nothing_to_train_on(options: &SplitOptions, buffered: u64) -> Error {
 /// Notes on classes that are missing in a split.
 fn notes(splits: &[SplitReport], classes: &[ClassReport]) -> Vec<String> {
     const SHOWN: usize = 8;
-    let missing = splits.iter().enumerate().filter_map(|(place, split)| {
+    let missing = splits.iter().enumerate().filter_map(|(index, split)| {
         let without: Vec<String> = classes
             .iter()
-            .filter(|class| class.splits[place] == 0)
+            .filter(|class| class.splits[index] == 0)
             .map(|class| match &class.name {
                 Some(name) => format!("{} ({name})", class.id),
                 None => class.id.to_string(),

@@ -91,8 +91,8 @@ fn rows_of<R: std::io::Read>(
                 .with_remedy("keep only the columns and rows that are needed");
             return Err(Failure::TooLarge(error));
         }
-        let cell = |place: usize| record.get(place).unwrap_or_default();
-        let cells = ids.iter().zip(columns).map(|(id, (place, _))| match cell(*place) {
+        let cell = |column: usize| record.get(column).unwrap_or_default();
+        let cells = ids.iter().zip(columns).map(|(id, (column, _))| match cell(*column) {
             "" => (*id, Json::Null),
             cell => (*id, Json::Text(cell.into())),
         });

@@ -157,7 +157,7 @@ impl Reader {
 
     fn key(&mut self, key: &str) -> Arc<str> {
         match self.keys.get(key) {
-            Some(known) => known.clone(),
+            Some(existing) => existing.clone(),
             None => {
                 let key: Arc<str> = key.into();
                 self.keys.insert(key.clone());
@@ -245,11 +245,11 @@ mod tests {
     #[test]
     fn malformed_json_is_refused_with_its_line() {
         let deep = "[".repeat(1_000_000);
-        for (text, place) in
+        for (text, line) in
             [("{\n \"a\": }", "line 2"), ("[1", "line 1"), (&deep, "line 1"), ("[1] 2", "line 1")]
         {
             let error = parse(text.as_bytes()).unwrap_err().to_string();
-            assert!(error.contains(place), "{error}");
+            assert!(error.contains(line), "{error}");
         }
         let error = parse_lines(b"{}\n\n{").unwrap_err().to_string();
         assert!(error.contains("line 3"), "{error}");

@@ -308,8 +308,8 @@ pub fn read_list(path: &Path) -> Result<Vec<Input>> {
             .at(path)
             .with_remedy("give the path of the cube, or leave out the row"));
         };
-        let place = if is_url(Path::new(&file)) { file.into() } else { folder.join(file) };
-        let mut input = Input::parse(&place.to_string_lossy());
+        let cube_path = if is_url(Path::new(&file)) { file.into() } else { folder.join(file) };
+        let mut input = Input::parse(&cube_path.to_string_lossy());
         let name = cells.swap_remove("name");
         check_columns(&cells).map_err(|error| error.at(path))?;
         cells.extend(name.map(|name| ("name".to_owned(), name)));
@@ -503,14 +503,14 @@ mod tests {
 
     #[test]
     fn errors_of_tables_are_in_words() {
-        for (text, told) in [
+        for (text, expected) in [
             ("name,x\na\n", "line 2: the header has 2 columns, but this row has 1"),
             ("Name,x\na,1\n", "it has no column `name`, only \"Name\", \"x\""),
             ("name,x,name\na,1,b\n", "2 columns are called `name`"),
             ("name,x\n,1\n", "row 2 of the table has no name"),
         ] {
             let error = Table::read(write(text).path(), "name").unwrap_err().to_string();
-            assert!(error.contains(told) && !error.contains('{'), "{error}");
+            assert!(error.contains(expected) && !error.contains('{'), "{error}");
         }
         let latin = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(latin.path(), b"name,x\na,m\xfcll\n").unwrap();

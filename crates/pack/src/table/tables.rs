@@ -118,7 +118,7 @@ impl Tables {
                 }
                 Some(earlier) if is_same(earlier, &value) => {}
                 Some(earlier) => {
-                    let has = |member: &&Member| member.table.columns().any(|own| own == column);
+                    let has = |member: &&Member| member.table.columns().any(|name| name == column);
                     let first = self.members.iter().find(has);
                     let first = first.map(|member| member.file.display().to_string());
                     return Err(Error::conflict(format!(
@@ -155,9 +155,9 @@ impl Tables {
 }
 
 /// Whether two cells have the same value. Formats of tables differ in their types of whole numbers.
-fn is_same(one: &Value, other: &Value) -> bool {
-    let are_equal_numbers = || one.as_f64().is_some_and(|one| other.as_f64() == Some(one));
-    text_of(one) == text_of(other) || are_equal_numbers()
+fn is_same(a: &Value, b: &Value) -> bool {
+    let are_equal_numbers = || a.as_f64().is_some_and(|number| b.as_f64() == Some(number));
+    text_of(a) == text_of(b) || are_equal_numbers()
 }
 
 /// The number of the table that a join adds rows to, and these rows.

@@ -63,9 +63,9 @@ impl StackFound {
 
     /// All problems in the order of the files. `bands` is the problem of the statistics.
     pub fn into_problems(mut self, bands: Option<Problem>) -> impl Iterator<Item = Problem> {
-        let place = |problem: &Problem| (problem.index, problem.chunk);
-        self.damaged.iter_mut().for_each(|damaged| damaged.sort_by_key(place));
-        self.records.sort_by_key(place);
+        let position = |problem: &Problem| (problem.index, problem.chunk);
+        self.damaged.iter_mut().for_each(|damaged| damaged.sort_by_key(position));
+        self.records.sort_by_key(position);
         let mut arrays = self.damaged.into_iter();
         let image = arrays.next().into_iter().flatten();
         image.chain(self.records).chain(bands).chain(arrays.flatten())
@@ -90,31 +90,31 @@ pub fn merge_stacks(all: &mut Vec<StackFound>, part: Vec<StackFound>) {
     }
 }
 
-/// Decodes every chunk of a share of the samples, except those of broken shards. `known` are problems that were found
-/// before.
+/// Decodes every chunk of a share of the samples, except those of broken shards. `earlier_problems` are problems that
+/// were found before.
 ///
 /// # Errors
 /// If a thread cannot be started, memory cannot be allocated, a server does not answer, or `progress.stop` was set.
 pub fn check(
     dataset: &Dataset,
     share: &Share,
-    known: &[Problem],
+    earlier_problems: &[Problem],
     broken: &Broken,
     threads: usize,
     progress: &Progress,
 ) -> Result<Vec<StackFound>> {
     let pool = threads::pool(threads, "validate")?;
     let samples = dataset.samples();
-    let check = |(place, stack): (usize, &Stack)| {
-        let of = Of { stack, place, samples, share };
+    let check = |(stack_index, stack): (usize, &Stack)| {
+        let of = StackSamples { stack, stack_index, samples, share };
         let mut all = StackFound::default();
         for array in stack.arrays() {
             let found = check_array(of, array, broken, &pool, progress)?;
             all.chunks += found.chunks;
             all.bytes += found.bytes;
             if array.name() == stack.image.name() {
-                let damaged = known.iter().chain(&found.problems);
-                all.records = compare_samples(dataset, place, &found.samples, damaged)?;
+                let damaged = earlier_problems.iter().chain(&found.problems);
+                all.records = compare_samples(dataset, stack_index, &found.samples, damaged)?;
                 (all.bands, all.splits) = (found.bands, found.splits);
             }
             all.damaged.push(found.problems);
@@ -126,27 +126,27 @@ pub fn check(
 
 /// The samples whose chunks are checked.
 #[derive(Clone, Copy)]
-struct Of<'a> {
+struct StackSamples<'a> {
     stack: &'a Stack,
     /// Its index among the dataset's stacks.
-    place: usize,
+    stack_index: usize,
     samples: &'a Samples,
     share: &'a Share,
 }
 
-impl<'a> Of<'a> {
+impl<'a> StackSamples<'a> {
     fn name(self, index: usize) -> Option<&'a str> {
-        self.samples.id_at(self.place, index).map(|id| self.samples.name(id))
+        self.samples.id_at(self.stack_index, index).map(|id| self.samples.name(id))
     }
 
     fn split(self, index: usize) -> Option<&'a str> {
-        let id = self.samples.id_at(self.place, index)?;
+        let id = self.samples.id_at(self.stack_index, index)?;
         self.samples.splits().get(id).map(String::as_str)
     }
 }
 
 fn check_array<'a>(
-    of: Of<'a>,
+    of: StackSamples<'a>,
     array: &'a ChunkArray,
     broken: &Broken,
     pool: &Pool,
@@ -176,17 +176,17 @@ fn check_array<'a>(
         }
         Ok(Some(worker))
     };
-    let both = |one: Option<Worker<'a>>, other: Option<Worker<'a>>| {
-        Ok(match (one, other) {
-            (Some(mut one), Some(other)) => {
-                merge(&mut one.found, other.found);
-                Some(one)
+    let both = |first: Option<Worker<'a>>, second: Option<Worker<'a>>| {
+        Ok(match (first, second) {
+            (Some(mut first), Some(second)) => {
+                merge(&mut first.found, second.found);
+                Some(first)
             }
-            (one, other) => one.or(other),
+            (first, second) => first.or(second),
         })
     };
     // Chunks are checked in the order in which they are in the files. Each goes to the next free thread.
-    let samples = of.share.places(of.place).take_while(|index| *index < array.len());
+    let samples = of.share.places(of.stack_index).take_while(|index| *index < array.len());
     let chunks = samples.flat_map(|index| (0..per_sample).map(move |chunk| (index, chunk)));
     let chunks = chunks.par_bridge();
     let worker = pool.install(|| chunks.try_fold(|| None, check).try_reduce(|| None, both))?;
@@ -226,7 +226,7 @@ fn merge_bands(all: &mut Vec<Counts>, part: &[Counts]) {
 
 /// The state of one thread.
 struct Worker<'a> {
-    of: Of<'a>,
+    of: StackSamples<'a>,
     array: &'a ChunkArray,
     found: Found,
     stored: Vec<u8>,
@@ -236,7 +236,7 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(of: Of<'a>, array: &'a ChunkArray) -> Result<Self> {
+    fn new(of: StackSamples<'a>, array: &'a ChunkArray) -> Result<Self> {
         Ok(Self {
             of,
             array,

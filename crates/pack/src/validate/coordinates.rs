@@ -9,12 +9,12 @@ use hsipack_store::{Dataset, Stack, bounded_read};
 use super::{Problem, ProblemKind, is_no_damage};
 use crate::convert::shared_geo;
 
-/// Finds the problems of the coordinate arrays of a stack. `place` is the index of the stack.
+/// Finds the problems of the coordinate arrays of a stack. `stack_index` is the index of the stack.
 ///
 /// # Errors
 /// If a server does not answer.
-pub fn check(dataset: &Dataset, place: usize) -> Result<Vec<Problem>> {
-    let stack = &dataset.stacks()[place];
+pub fn check(dataset: &Dataset, stack_index: usize) -> Result<Vec<Problem>> {
+    let stack = &dataset.stacks()[stack_index];
     let bands = stack.problems.iter().map(|error| {
         let mut problem = Problem::of(ProblemKind::Coordinate, dataset.path(), error);
         problem.stack = Some(stack.name.clone());
@@ -23,7 +23,7 @@ pub fn check(dataset: &Dataset, place: usize) -> Result<Vec<Problem>> {
     let mut problems: Vec<Problem> = bands.collect();
     // Other libraries write these arrays in other ways, and need not list the georeferencing of samples.
     if !stack.geo_arrays.is_empty() && dataset.root().is_ours() {
-        problems.extend(check_grid(dataset, place)?);
+        problems.extend(check_grid(dataset, stack_index)?);
     }
     Ok(problems)
 }
@@ -38,8 +38,8 @@ pub fn made(dataset: &Dataset, stack: &Stack) -> Result<Vec<GeoArray>> {
     Ok(geo.map_or_else(Vec::new, |geo| cf::arrays(&geo, shape.rows, shape.columns)))
 }
 
-fn check_grid(dataset: &Dataset, place: usize) -> Result<Vec<Problem>> {
-    let stack = &dataset.stacks()[place];
+fn check_grid(dataset: &Dataset, stack_index: usize) -> Result<Vec<Problem>> {
+    let stack = &dataset.stacks()[stack_index];
     let problem = |kind, array: &str, file: &str, what: &str| {
         let path = dataset.path().join(&stack.name).join(array).join(file);
         Problem {
@@ -61,7 +61,7 @@ fn check_grid(dataset: &Dataset, place: usize) -> Result<Vec<Problem>> {
         let what = "the arrays of the georeferencing do not match the samples";
         return Ok(vec![wrong(stack.geo_arrays[0], what)]);
     }
-    match strays(dataset, place) {
+    match strays(dataset, stack_index) {
         Ok(None) => {}
         Ok(Some(name)) => {
             let what = format!("sample {name} is at another position than samples.jsonl says");
@@ -102,10 +102,10 @@ fn is_of_kind(meta: &ArrayMeta, wanted: &ArrayMeta) -> bool {
 }
 
 /// The name of a sample of a stack whose georeferencing differs from that of the first one.
-fn strays(dataset: &Dataset, place: usize) -> Result<Option<String>> {
+fn strays(dataset: &Dataset, stack_index: usize) -> Result<Option<String>> {
     let samples = dataset.samples();
     let mut shared: Option<Option<Geo>> = None;
-    for id in samples.ids_in(place) {
+    for id in samples.ids_in(stack_index) {
         let sample = samples.get(id)?;
         if *shared.get_or_insert_with(|| sample.geo.clone()) != sample.geo {
             return Ok(Some(sample.name));

@@ -116,7 +116,7 @@ fn add_half(values: &[u16], counts: &mut [Counts]) {
     let (mut min, mut max) = (vec![i16::MAX; group], vec![i16::MIN; group]);
     let (mut tile_min, mut tile_max) = (min.clone(), max.clone());
     let mut pixels = 0;
-    let (groups, rest) = values.split_at(values.len() / group * group);
+    let (groups, tail) = values.split_at(values.len() / group * group);
     // Tiles are long enough that the work done once for each tile costs little.
     for tile in groups.chunks((TILE_VALUES / group).max(128) * group) {
         tile_min.fill(i16::MAX);
@@ -133,7 +133,7 @@ fn add_half(values: &[u16], counts: &mut [Counts]) {
             add_any(tile, counts);
         }
     }
-    add_any(rest, counts);
+    add_any(tail, counts);
     if pixels == 0 {
         return;
     }

@@ -275,12 +275,12 @@ impl Found {
     }
 }
 
-/// Checks the chunks of a share of the samples, as thoroughly as the options require. `known` are the problems of
+/// Checks the chunks of a share of the samples, as thoroughly as the options require. `earlier_problems` are those of
 /// metadata and indexes.
 fn inspect(
     dataset: &Dataset,
     share: &Share,
-    known: &[Problem],
+    earlier_problems: &[Problem],
     broken: &structure::Broken,
     options: &ValidateOptions,
     progress: &Progress,
@@ -289,10 +289,12 @@ fn inspect(
     if options.quick {
         return Ok(found);
     }
-    found.chunks = chunks::check(dataset, share, known, broken, options.threads, progress)?;
+    found.chunks =
+        chunks::check(dataset, share, earlier_problems, broken, options.threads, progress)?;
     if options.source {
         let problems = found.chunks.iter().flat_map(chunks::StackFound::problems);
-        let damaged = known.iter().chain(problems).filter_map(|problem| problem.sample.clone());
+        let damaged =
+            earlier_problems.iter().chain(problems).filter_map(|problem| problem.sample.clone());
         found.sources = sources::check(dataset, share, &damaged.collect(), options, progress)?;
     }
     Ok(found)
@@ -313,8 +315,8 @@ fn conclude(dataset: &Dataset, broken: &structure::Broken, found: Found, report:
 }
 
 fn finish(report: &mut Report, start: Instant) {
-    let mut seen = std::collections::HashSet::new();
-    report.problems.retain(|problem| seen.insert(problem.clone()));
+    let mut unique = std::collections::HashSet::new();
+    report.problems.retain(|problem| unique.insert(problem.clone()));
     let mut names = std::collections::HashSet::new();
     report.damaged_samples = report
         .problems

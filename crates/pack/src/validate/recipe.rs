@@ -120,7 +120,7 @@ fn find(sample: &Sample, dataset: &Path, root: Option<&Path>) -> Option<Input> {
     };
     let beside = dataset.parent().unwrap_or(Path::new(""));
     let places = [Some(Path::new("")), root, Some(beside)];
-    let here = |place: &Path| Input::of(&place.join(&file)).here().ok();
+    let here = |folder: &Path| Input::of(&folder.join(&file)).here().ok();
     let found = places.into_iter().flatten().filter_map(here).find(|input| input.file.exists())?;
     Some(Input { variable, axes, ..found })
 }

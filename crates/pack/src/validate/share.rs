@@ -43,9 +43,9 @@ impl Share {
     }
 
     /// Whether the share contains a sample.
-    pub fn has(&self, stack: usize, place: usize) -> bool {
-        let after = self.0[stack].partition_point(|range| range.end <= place);
-        self.0[stack].get(after).is_some_and(|range| range.contains(&place))
+    pub fn has(&self, stack: usize, index: usize) -> bool {
+        let after = self.0[stack].partition_point(|range| range.end <= index);
+        self.0[stack].get(after).is_some_and(|range| range.contains(&index))
     }
 
     /// Whether a sample of the share has chunks in a shard of an array with this grid.

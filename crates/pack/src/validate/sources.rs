@@ -196,14 +196,14 @@ impl Comparer<'_> {
         let mut difference = None;
         both.each_block(&mut self.memory, &mut |block, scratch| {
             let mut done = 0;
-            transform.apply_f64(block.rows, block.start, scratch, &mut |place, values| {
+            transform.apply_f64(block.rows, block.start, scratch, &mut |start, values| {
                 if difference.is_none()
                     && let Some((at, stored)) = first_difference(both, block.packed, done, values)
                 {
-                    let (place, band) = transform.locate(place, at);
+                    let (pixel, band) = transform.locate(start, at);
                     difference = Some(format!(
                         "row {}, column {}, {bands} {band}: {} is stored, but the source has {}",
-                        place.row, place.column, stored, values[at]
+                        pixel.row, pixel.column, stored, values[at]
                     ));
                 }
                 done += values.len();
@@ -287,15 +287,15 @@ fn first_difference(
     values.iter().enumerate().find_map(|(at, value)| {
         let (stored, step) = match dtype {
             DType::F16 => {
-                let place = (start + at) * 2;
+                let offset = (start + at) * 2;
                 (
-                    f16::from_le_bytes([packed[place], packed[place + 1]]).to_f64(),
+                    f16::from_le_bytes([packed[offset], packed[offset + 1]]).to_f64(),
                     half_step(*value, 10, -14),
                 )
             }
             _ => {
-                let place = (start + at) * 4;
-                let bytes = packed[place..place + 4].try_into().expect("four bytes");
+                let offset = (start + at) * 4;
+                let bytes = packed[offset..offset + 4].try_into().expect("four bytes");
                 (f32::from_le_bytes(bytes).into(), half_step(*value, 23, -126))
             }
         };

@@ -31,11 +31,11 @@ pub fn check_sums(path: &Path) -> Result<Vec<Problem>> {
     folder::steadily(path, || check_sums_at(path, &metadata_place(path)?))
 }
 
-/// The same as [`check_sums`], for metadata below `place`.
-fn check_sums_at(path: &Path, place: &Path) -> Result<Vec<Problem>> {
+/// The same as [`check_sums`], for metadata below `metadata_folder`.
+fn check_sums_at(path: &Path, metadata_folder: &Path) -> Result<Vec<Problem>> {
     let sums = path.join(SHA256SUMS);
     let problem = |file: &Path, what: &str| Problem::new(ProblemKind::Metadata, file, what);
-    let text = match bounded_read::read(&place.join(SHA256SUMS), bounded_read::SUMS) {
+    let text = match bounded_read::read(&metadata_folder.join(SHA256SUMS), bounded_read::SUMS) {
         Ok(text) => text,
         Err(error) if is_no_damage(&error) => return Err(error),
         Err(error) => return Ok(vec![problem(&sums, error.what())]),
@@ -47,8 +47,8 @@ fn check_sums_at(path: &Path, place: &Path) -> Result<Vec<Problem>> {
     let mut problems = Vec::new();
     for (file, sum) in &lines {
         let most = if file == SAMPLES { bounded_read::SAMPLES } else { bounded_read::METADATA };
-        let (place, file) = (place.join(file), path.join(file));
-        match bounded_read::read(&place, most) {
+        let (metadata_file, file) = (metadata_folder.join(file), path.join(file));
+        match bounded_read::read(&metadata_file, most) {
             Ok(content) if checksums::sha256(&content) == *sum => {}
             Ok(_) => problems.push(problem(&file, "the file does not match SHA256SUMS")),
             Err(error) if is_no_damage(&error) => return Err(error),
@@ -73,13 +73,13 @@ fn check_sums_at(path: &Path, place: &Path) -> Result<Vec<Problem>> {
 /// If memory cannot be allocated, or a server does not answer.
 pub fn check_index(dataset: &Dataset) -> Result<Option<Problem>> {
     let path = dataset.path();
-    let place = if is_url(path) { metadata_place(path)? } else { path.to_owned() };
+    let metadata_folder = if is_url(path) { metadata_place(path)? } else { path.to_owned() };
     let problem =
         |what: &str| Some(Problem::new(ProblemKind::Index, path.join(SAMPLES_INDEX), what));
-    match bounded_read::read_if_there(&place.join(SAMPLES_INDEX), bounded_read::SAMPLES) {
+    match bounded_read::read_if_there(&metadata_folder.join(SAMPLES_INDEX), bounded_read::SAMPLES) {
         Ok(None) => Ok(None),
-        Ok(Some(there)) if there == made_index(dataset)? => Ok(None),
-        Ok(Some(there)) => Ok(match Origin::of(&there) {
+        Ok(Some(index)) if index == made_index(dataset)? => Ok(None),
+        Ok(Some(index)) => Ok(match Origin::of(&index) {
             Some(origin) if origin.sha256 != dataset.samples().sha256()? => {
                 problem("the index belongs to another samples.jsonl, and is not used")
             }
@@ -132,18 +132,19 @@ fn metadata_files(path: &Path) -> Result<Vec<String>> {
 pub fn check_shards(dataset: &Dataset, share: &Share) -> Result<(Vec<Problem>, Broken)> {
     let mut problems = Vec::new();
     let mut broken = Broken::new();
-    for (place, stack) in dataset.stacks().iter().enumerate() {
-        problems.extend(coordinates::check(dataset, place)?);
+    for (stack_index, stack) in dataset.stacks().iter().enumerate() {
+        problems.extend(coordinates::check(dataset, stack_index)?);
         let name = |index| {
             let samples = dataset.samples();
-            samples.id_at(place, index).map(|id| samples.name(id).to_owned())
+            samples.id_at(stack_index, index).map(|id| samples.name(id).to_owned())
         };
         for array in stack.arrays() {
             if array.meta().chunk_shape.is_none() {
                 continue;
             }
             let grid = array.grid();
-            let touched = (0..array.shards()).filter(|shard| share.touches(place, grid, *shard));
+            let touched =
+                (0..array.shards()).filter(|shard| share.touches(stack_index, grid, *shard));
             for shard in touched {
                 let found = check_shard(array, shard, &name)?;
                 if found

@@ -29,7 +29,7 @@ struct Places {
     columns: usize,
     add: u16,
     fails_at: Option<usize>,
-    asked: Vec<(usize, usize, Range<usize>)>,
+    reads: Vec<(usize, usize, Range<usize>)>,
 }
 
 impl Places {
@@ -53,7 +53,7 @@ impl MaskIds for Places {
         if self.fails_at == Some(sample) {
             return Err(hsipack_format::Error::conflict("no ids"));
         }
-        self.asked.push((mask, sample, rows.clone()));
+        self.reads.push((mask, sample, rows.clone()));
         ids.clear();
         let pixels = rows.start * self.columns..rows.end * self.columns;
         ids.extend(pixels.map(|pixel| MaskValue::from(self.id(mask, sample, pixel))));
@@ -77,7 +77,7 @@ fn add(out: &Path, names: &[&str], force: bool, ids: &mut Places) -> Result<()> 
 }
 
 fn places(add: u16) -> Places {
-    Places { columns: 5, add, fails_at: None, asked: Vec::new() }
+    Places { columns: 5, add, fails_at: None, reads: Vec::new() }
 }
 
 fn check_mask(dataset: &Dataset, name: &str, number: usize, ids: &Places) {
@@ -113,16 +113,16 @@ fn several_masks_are_added_at_once_and_asked_for_once_in_order() {
             check_mask(&dataset, name, number, &ids);
             let meaning = dataset.stacks()[0].mask(name).unwrap().meta().mask_meaning();
             assert_eq!(meaning.class_names, Some(vec!["none".into(), "a".into()]));
-            let made = meaning.made.unwrap();
+            let origin = meaning.made.unwrap();
             assert_eq!(
-                (made.command.as_str(), made.recipe),
+                (origin.command.as_str(), origin.recipe),
                 ("a command", json!({ "test": true }))
             );
         }
         // The rows of one chunk at a time.
         let of = |sample| [0, 1].map(|mask| [(mask, sample, 0..4), (mask, sample, 4..6)]);
         let want: Vec<_> = (0..CUBES).flat_map(of).flatten().collect();
-        assert_eq!(ids.asked, want);
+        assert_eq!(ids.reads, want);
     }
     check_valid(&out);
 }

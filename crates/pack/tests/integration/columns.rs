@@ -215,8 +215,8 @@ fn a_change_records_statistics_of_splits_that_had_none() {
     let file = Dataset::open(&out).unwrap().stacks()[0].image.folder().join("zarr.json");
     let mut metadata: serde_json::Value =
         serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-    let own = metadata["attributes"]["hsipack"].as_object_mut().unwrap();
-    own.remove("split_stats").unwrap();
+    let attributes = metadata["attributes"]["hsipack"].as_object_mut().unwrap();
+    attributes.remove("split_stats").unwrap();
     let below = file.strip_prefix(&out).unwrap().to_str().unwrap();
     crate::damage::put(&out, below, &serde_json::to_vec(&metadata).unwrap());
     assert!(recorded().is_empty());

@@ -258,8 +258,8 @@ fn appended_cubes_join_those_that_are_there() {
     let mut all = options(&first, &together);
     all.inputs.push(second.display().to_string());
     pack(&all);
-    let one = Dataset::open(&together).unwrap();
-    for stack in one.stacks() {
+    let whole = Dataset::open(&together).unwrap();
+    for stack in whole.stacks() {
         let appended = after.stack(&stack.name).unwrap();
         assert_eq!(stack.image.len(), appended.image.len());
         for index in 0..stack.image.len() {

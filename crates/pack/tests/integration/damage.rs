@@ -135,9 +135,9 @@ fn truncated_and_missing_files_are_found() {
 fn datasets_without_sums_have_fingerprints_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
     let fingerprints = ["one", "other"].map(|name| {
-        let own = folder.path().join(name);
-        std::fs::create_dir(&own).unwrap();
-        let out = dataset(&own);
+        let subfolder = folder.path().join(name);
+        std::fs::create_dir(&subfolder).unwrap();
+        let out = dataset(&subfolder);
         let with = Dataset::open(&out).unwrap().fingerprint().to_owned();
         std::fs::remove_file(out.join("SHA256SUMS")).unwrap();
         // The file contains only what can also be read without it.
@@ -280,8 +280,8 @@ fn pipes_and_lists_without_measure_end_at_once() {
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0)
             .unwrap();
         let report = check(&out);
-        let told = report.problems.iter().any(|problem| problem.what.contains("a pipe"));
-        assert!(told, "{file}: {:?}", report.problems);
+        let is_reported = report.problems.iter().any(|problem| problem.what.contains("a pipe"));
+        assert!(is_reported, "{file}: {:?}", report.problems);
         assert_eq!(Dataset::open(&out).is_ok(), file == shard);
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, content).unwrap();

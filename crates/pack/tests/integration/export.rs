@@ -150,11 +150,11 @@ fn an_offset_that_another_library_wrote_is_added_or_told() {
     append.mode = Mode::APPEND;
     let error = convert(&append, &Progress::default(), &|_| {}).unwrap_err();
     assert!(error.to_string().contains("add_offset (-2.5)"), "{error}");
-    let mut seen = Vec::new();
+    let mut physical_values = Vec::new();
     let sample = dataset.samples().get(1).unwrap();
     let cube = hsipack_pack::physical::Cube::of_sample(&dataset, &sample).unwrap();
     cube.read_rows(0..SHAPE[0], &mut |_, _, values| {
-        seen.extend_from_slice(values);
+        physical_values.extend_from_slice(values);
         Ok(())
     })
     .unwrap();
@@ -163,7 +163,7 @@ fn an_offset_that_another_library_wrote_is_added_or_told() {
         values.len() == want.len()
             && pairs.clone().all(|(a, b)| a == b || (a.is_nan() && b.is_nan()))
     };
-    assert!(same(&seen), "{seen:?}");
+    assert!(same(&physical_values), "{physical_values:?}");
     for ending in ["npy", "tif", "hdr"] {
         let output = folder.path().join(format!("out.{ending}"));
         let exported = export_to(&dataset, &output);
@@ -174,8 +174,9 @@ fn an_offset_that_another_library_wrote_is_added_or_told() {
             DType::F32 => buffer.as_slice::<f32>().iter().copied().map(f64::from).collect(),
             _ => buffer.as_slice::<f64>().to_vec(),
         };
-        let told = values.iter().map(|value| value * exported.scale_factor + exported.add_offset);
-        assert!(same(&told.collect::<Vec<_>>()), "{ending}: {exported:?}");
+        let rescaled =
+            values.iter().map(|value| value * exported.scale_factor + exported.add_offset);
+        assert!(same(&rescaled.collect::<Vec<_>>()), "{ending}: {exported:?}");
         if ending != "npy" {
             let info = source.info();
             let read = values.iter().map(|value| {

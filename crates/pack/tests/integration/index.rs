@@ -137,12 +137,12 @@ fn an_index_of_other_stacks_is_done_without() {
     fs::rename(out.join("3x5x4"), out.join("gone")).unwrap();
     fs::remove_dir_all(out.join("gone")).unwrap();
     let sums = fs::read_to_string(out.join(SHA256SUMS)).unwrap();
-    let left: String = sums
+    let remaining: String = sums
         .lines()
         .filter(|line| !line.contains("3x5x4"))
         .map(|line| format!("{line}\n"))
         .collect();
-    fs::write(out.join(SHA256SUMS), left).unwrap();
+    fs::write(out.join(SHA256SUMS), remaining).unwrap();
     let error = Dataset::open(&out).unwrap_err();
     assert!(error.what().contains("7 samples are listed, but the stacks hold 5"), "{error}");
 }
@@ -208,13 +208,14 @@ fn a_server_is_asked_for_a_long_list_when_a_line_is_read() {
 
     // The whole list is fetched only when it is needed.
     let server = Server::start(folder.path());
-    let asked = || server.requests().iter().filter(|one| one.path.ends_with(SAMPLES)).count();
+    let count_requests =
+        || server.requests().iter().filter(|request| request.path.ends_with(SAMPLES)).count();
     let dataset = Dataset::open(server.url("out")).unwrap();
-    let opened = asked();
+    let opened = count_requests();
     assert!(dataset.samples().names().eq(["cube000", "cube001", "cube002"]));
-    assert_eq!((dataset.samples().columns().len(), asked()), (1, opened));
+    assert_eq!((dataset.samples().columns().len(), count_requests()), (1, opened));
     assert_eq!(lines(&dataset), all);
-    assert_eq!(asked(), opened + 1);
+    assert_eq!(count_requests(), opened + 1);
 
     // Changed lines on the server are reported, and so is a replaced list.
     let dataset = Dataset::open(server.url("out")).unwrap();

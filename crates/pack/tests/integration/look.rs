@@ -16,8 +16,8 @@ use super::packing::{five_bands, mask, pack, varied, with_attributes, write_envi
 
 const NODATA: [u8; 3] = [206, 190, 220];
 /// The column where the first picture of a page begins.
-const LEFT: usize = 28;
-const TOP: usize = 86;
+const LEFT_COLUMN: usize = 28;
+const TOP_ROW: usize = 86;
 
 fn report(path: &Path, quick: bool) -> CubeReport {
     match Target::open(&path.display().to_string(), None).unwrap() {
@@ -137,12 +137,12 @@ fn info_of_a_dataset_tells_what_was_packed() {
     assert_eq!((found.min, found.max, found.nan), (Some(-1.5), Some(60000.0), 3));
     let worst = stack.quantisation.unwrap();
     assert!(worst.max_rel > 0.0 && worst.mean_rel <= worst.max_rel, "{worst:?}");
-    let own = dataset.stacks()[0].image.meta().attributes["hsipack"].clone();
+    let attributes = dataset.stacks()[0].image.meta().attributes["hsipack"].clone();
     for (key, band, unit, greatest) in [
         ("max_rel", worst.band, 1.0, worst.max_rel),
         ("max_abs", worst.max_abs_band, 2.0, worst.max_abs),
     ] {
-        let all = own["quantisation"][key].as_array().unwrap();
+        let all = attributes["quantisation"][key].as_array().unwrap();
         let all: Vec<f64> = all.iter().map(|error| unit * error.as_f64().unwrap()).collect();
         assert_eq!((all[band], all.iter().copied().fold(0.0, f64::max)), (greatest, greatest));
     }
@@ -168,8 +168,9 @@ fn colours_are_those_of_the_cube() {
     let drawn = preview(&options(&path, output.clone())).unwrap();
     assert!(drawn.captions[0].contains("640, 550, 460 nm (bands 2, 1, 0)"), "{:?}", drawn.captions);
     let picture = Picture::read(&output);
-    let pixel =
-        |row: usize, column: usize| picture.at(LEFT + 120 + 240 * column, TOP + 120 + 240 * row);
+    let pixel = |row: usize, column: usize| {
+        picture.at(LEFT_COLUMN + 120 + 240 * column, TOP_ROW + 120 + 240 * row)
+    };
     assert_eq!(pixel(0, 0), [255, 0, 0]);
     assert_eq!(pixel(0, 1), [0, 255, 0]);
     assert_eq!(pixel(1, 0), [0, 0, 255]);
@@ -187,8 +188,8 @@ fn masks_are_laid_over_the_second_picture() {
     preview(&options).unwrap();
     let picture = Picture::read(&output);
     let pixel = |picture_number: usize, row: usize, column: usize| {
-        let left = LEFT + picture_number * (480 + 16);
-        picture.at(left + 120 + 240 * column, TOP + 120 + 240 * row)
+        let left_column = LEFT_COLUMN + picture_number * (480 + 16);
+        picture.at(left_column + 120 + 240 * column, TOP_ROW + 120 + 240 * row)
     };
     assert_eq!(pixel(0, 0, 1), [0, 0, 0]);
     // 0 is not declared as the background.
@@ -263,10 +264,18 @@ fn datasets_are_drawn_as_sheets_and_by_sample() {
     direct.mask_file = Some(folder.path().join("cube3_m.npy").display().to_string());
     preview(&direct).unwrap();
     let direct = Picture::read(&direct.output);
-    for (x, y) in [(LEFT, TOP), (LEFT + 479, TOP + 239), (LEFT + 496 + 200, TOP + 10)] {
+    for (x, y) in [
+        (LEFT_COLUMN, TOP_ROW),
+        (LEFT_COLUMN + 479, TOP_ROW + 239),
+        (LEFT_COLUMN + 496 + 200, TOP_ROW + 10),
+    ] {
         assert_eq!(packed.at(x, y), direct.at(x, y), "{x} {y}");
     }
-    assert_ne!(packed.at(LEFT + 200, TOP + 10), packed.at(LEFT + 496 + 200, TOP + 10), "tinted");
+    assert_ne!(
+        packed.at(LEFT_COLUMN + 200, TOP_ROW + 10),
+        packed.at(LEFT_COLUMN + 496 + 200, TOP_ROW + 10),
+        "tinted"
+    );
 
     options.mask = Some("bones".into());
     assert!(preview(&options).unwrap_err().to_string().contains("organs"));

@@ -20,17 +20,19 @@ fn packed(folder: &Path, name: &str, count: usize, masks: &[&str], high: u16) ->
             let cube = format!("{name}{number}");
             let mut values = varied(SHAPE.iter().product());
             values[0] = number as f32 + 0.5;
-            for own in masks {
+            for mask_name in masks {
                 let ids: Vec<u8> = (0..24).map(|pixel| (pixel + number) as u8 % 7).collect();
-                write_mask(folder, &format!("{cube}_{own}"), 4, 6, &ids);
+                write_mask(folder, &format!("{cube}_{mask_name}"), 4, 6, &ids);
             }
             write_envi(folder, &cube, SHAPE, &values, "")
         })
         .collect();
     let out = folder.join(format!("{name}.hsipack"));
     pack(&inputs, &out, |options| {
-        options.mask =
-            masks.iter().map(|own| mask(own, &format!("{{dir}}/{{stem}}_{own}.npy"))).collect();
+        options.mask = masks
+            .iter()
+            .map(|mask_name| mask(mask_name, &format!("{{dir}}/{{stem}}_{mask_name}.npy")))
+            .collect();
         // At most two cubes in a shard.
         options.layout.shard_size = 500;
         if high > 0 {
@@ -78,22 +80,23 @@ fn samples_of_all_datasets_keep_their_values() {
     assert!(report.linked_shards > 0 && report.written_shards > 0, "{report:?}");
     let all = Dataset::open(&out).unwrap();
     let stack = &all.stacks()[0];
-    let mut place = 0;
+    let mut merged_id = 0;
     for part in [&a, &b, &c] {
         let dataset = Dataset::open(part).unwrap();
         for id in 0..dataset.samples().len() {
-            let (own, sample) = (&dataset.stacks()[0], all.samples().get(place).unwrap());
+            let (part_stack, sample) =
+                (&dataset.stacks()[0], all.samples().get(merged_id).unwrap());
             let before = dataset.samples().get(id).unwrap();
             assert_eq!((&sample.name, &sample.source), (&before.name, &before.source));
             assert_eq!(sample.columns["lab"], part.file_stem().unwrap().to_str().unwrap());
-            assert_eq!(stored(stack, place), stored(own, id), "{}", sample.name);
+            assert_eq!(stored(stack, merged_id), stored(part_stack, id), "{}", sample.name);
             for name in ["gt", "more"] {
-                match own.mask(name) {
-                    Some(_) => assert_eq!(ids(stack, name, place), ids(own, name, id)),
-                    None => assert_eq!(ids(stack, name, place), [9; 24]),
+                match part_stack.mask(name) {
+                    Some(_) => assert_eq!(ids(stack, name, merged_id), ids(part_stack, name, id)),
+                    None => assert_eq!(ids(stack, name, merged_id), [9; 24]),
                 }
             }
-            place += 1;
+            merged_id += 1;
         }
     }
     assert!(all.stacks()[0].image.meta().statistics().is_ok());

@@ -17,11 +17,11 @@ use crate::servers::{bucket, heal, intact, kill_at, objects};
 /// A folder with cubes of two shapes and their masks, and a folder for the results.
 fn folders(count: usize) -> (tempfile::TempDir, PathBuf, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
-    let [inputs, made] = ["in", "made"].map(|name| folder.path().join(name));
+    let [inputs, outputs] = ["in", "made"].map(|name| folder.path().join(name));
     std::fs::create_dir(&inputs).unwrap();
-    std::fs::create_dir(&made).unwrap();
+    std::fs::create_dir(&outputs).unwrap();
     cubes(&inputs, count, 4);
-    (folder, inputs, made)
+    (folder, inputs, outputs)
 }
 
 fn plan(options: &ConvertOptions, file: &Path) -> Result<parts::Planned> {
@@ -49,13 +49,13 @@ fn only(all: &ConvertOptions, folder: &Path, which: std::ops::Range<usize>) -> C
 
 #[test]
 fn any_number_of_parts_in_any_order_is_the_conversion() {
-    let (_folder, inputs, made) = folders(13);
-    let whole = made.join("whole");
+    let (_folder, inputs, outputs) = folders(13);
+    let whole = outputs.join("whole");
     pack(&options(&inputs, &whole));
     for (of, order) in
         [(1, vec![1]), (2, vec![2, 1]), (5, vec![3, 5, 1, 4, 2, 4]), (16, (1..=16).rev().collect())]
     {
-        let [out, file] = ["out", "plan.json"].map(|name| made.join(format!("{of}-{name}")));
+        let [out, file] = ["out", "plan.json"].map(|name| outputs.join(format!("{of}-{name}")));
         let planned = plan(&options(&inputs, &out), &file).unwrap();
         assert_eq!((planned.cubes, planned.shards, planned.already_complete), (17, 6, false));
         assert!(!out.exists());
@@ -74,7 +74,7 @@ fn any_number_of_parts_in_any_order_is_the_conversion() {
         assert_eq!((report.cubes, report.already_complete), (17, false));
         assert!(content(&out) == content(&whole), "{of} parts");
         assert_eq!(look().unwrap(), State { shards: 6, done: 6, committed: true });
-        assert!(!made.join(format!("{of}-out.partial")).exists());
+        assert!(!outputs.join(format!("{of}-out.partial")).exists());
         // Working on everything again does nothing.
         assert!(work(&file, Part::WHOLE).unwrap().already_complete);
         assert!(commit(&file).unwrap().already_complete);
@@ -85,8 +85,8 @@ fn any_number_of_parts_in_any_order_is_the_conversion() {
 
 #[test]
 fn appended_parts_are_the_append() {
-    let (_folder, inputs, made) = folders(11);
-    let [whole, out, file] = ["whole", "out", "plan.json"].map(|name| made.join(name));
+    let (_folder, inputs, outputs) = folders(11);
+    let [whole, out, file] = ["whole", "out", "plan.json"].map(|name| outputs.join(name));
     for path in [&whole, &out] {
         pack(&only(&options(&inputs, path), &inputs, 0..4));
     }
@@ -107,16 +107,16 @@ fn appended_parts_are_the_append() {
 
 #[test]
 fn a_dataset_that_changed_since_is_not_appended_to() {
-    let (_folder, inputs, made) = folders(11);
-    let [out, file] = ["out", "plan.json"].map(|name| made.join(name));
+    let (_folder, inputs, outputs) = folders(11);
+    let [out, file] = ["out", "plan.json"].map(|name| outputs.join(name));
     let all = options(&inputs, &out);
     pack(&only(&all, &inputs, 0..4));
     let append = |which| ConvertOptions { mode: Mode::APPEND, ..only(&all, &inputs, which) };
     plan(&append(4..6), &file).unwrap();
     work(&file, Part::WHOLE).unwrap();
     // Someone deletes the folder, and appends something else.
-    let partial = made.join("out.partial");
-    let kept = made.join("kept");
+    let partial = outputs.join("out.partial");
+    let kept = outputs.join("kept");
     let look = parts::state(&file, false).unwrap();
     assert_eq!(look().unwrap().done, 1);
     std::fs::rename(&partial, &kept).unwrap();
@@ -133,32 +133,32 @@ fn a_dataset_that_changed_since_is_not_appended_to() {
 }
 
 /// The files at the output and next to it.
-fn all_of(made: &Path) -> impl PartialEq + std::fmt::Debug {
-    content(made)
+fn all_of(folder: &Path) -> impl PartialEq + std::fmt::Debug {
+    content(folder)
 }
 
 #[test]
 fn a_receipt_that_is_missing_foreign_stale_or_damaged_is_named_and_nothing_is_changed() {
-    let (_folder, inputs, made) = folders(13);
-    let [whole, out, file] = ["whole", "out", "plan.json"].map(|name| made.join(name));
+    let (_folder, inputs, outputs) = folders(13);
+    let [whole, out, file] = ["whole", "out", "plan.json"].map(|name| outputs.join(name));
     pack(&options(&inputs, &whole));
     let stale = {
         plan(&ConvertOptions { mask_fill: Some(3), ..options(&inputs, &out) }, &file).unwrap();
         work(&file, Part::WHOLE).unwrap();
-        let state = made.join("out.partial/state/6x5x4/2.json");
+        let state = outputs.join("out.partial/state/6x5x4/2.json");
         let receipt = std::fs::read(state).unwrap();
-        std::fs::remove_dir_all(made.join("out.partial")).unwrap();
+        std::fs::remove_dir_all(outputs.join("out.partial")).unwrap();
         receipt
     };
     plan(&options(&inputs, &out), &file).unwrap();
     work(&file, part(1, 2)).unwrap();
     let refused = |kind: ErrorKind, words: &[&str]| {
-        let before = all_of(&made);
+        let before = all_of(&outputs);
         let error = commit(&file).unwrap_err();
         let text = error.to_string();
         assert_eq!(error.kind(), kind, "{text}");
         assert!(words.iter().all(|word| text.contains(word)), "{text}");
-        assert!(all_of(&made) == before);
+        assert!(all_of(&outputs) == before);
         assert!(!out.exists());
     };
     refused(
@@ -166,11 +166,11 @@ fn a_receipt_that_is_missing_foreign_stale_or_damaged_is_named_and_nothing_is_ch
         &["3 of 6 shards have no receipt: 0 of 6x5x4, 2 of 6x5x4, 4 of 6x5x4"],
     );
     work(&file, part(2, 2)).unwrap();
-    let receipt = made.join("out.partial/state/6x5x4/2.json");
+    let receipt = outputs.join("out.partial/state/6x5x4/2.json");
     let good = std::fs::read(&receipt).unwrap();
     let mut flipped = good.clone();
     flipped[200] ^= 1;
-    let other = std::fs::read(made.join("out.partial/state/6x5x4/1.json")).unwrap();
+    let other = std::fs::read(outputs.join("out.partial/state/6x5x4/1.json")).unwrap();
     for (bytes, kind, words) in [
         (stale, ErrorKind::Conflict, "the receipt of shard 2 of 6x5x4 belongs to another plan"),
         (flipped, ErrorKind::Damaged, "the receipt of shard 2 of 6x5x4 is damaged"),
@@ -183,7 +183,7 @@ fn a_receipt_that_is_missing_foreign_stale_or_damaged_is_named_and_nothing_is_ch
         assert_eq!(work(&file, Part::WHOLE).unwrap().written, 1);
         assert_eq!(std::fs::read(&receipt).unwrap(), good);
     }
-    let shard = made.join("out.partial/dataset/6x5x4/image/c/2/0/0/0");
+    let shard = outputs.join("out.partial/dataset/6x5x4/image/c/2/0/0/0");
     let bytes = std::fs::read(&shard).unwrap();
     std::fs::write(&shard, &bytes[..bytes.len() - 1]).unwrap();
     refused(ErrorKind::Damaged, &["shard 2 of 6x5x4 has", "its receipt says", "c/2/0/0/0"]);
@@ -197,8 +197,8 @@ fn a_receipt_that_is_missing_foreign_stale_or_damaged_is_named_and_nothing_is_ch
 
 #[test]
 fn files_that_changed_since_they_were_planned_are_refused() {
-    let (_folder, inputs, made) = folders(13);
-    let [out, file] = ["out", "plan.json"].map(|name| made.join(name));
+    let (_folder, inputs, outputs) = folders(13);
+    let [out, file] = ["out", "plan.json"].map(|name| outputs.join(name));
     plan(&options(&inputs, &out), &file).unwrap();
     let cube = std::fs::read(inputs.join("cube004.img")).unwrap();
     let other_cube = [&cube[..17], &[cube[17] ^ 1], &cube[18..]].concat();
@@ -224,8 +224,8 @@ fn files_that_changed_since_they_were_planned_are_refused() {
 
 #[test]
 fn plans_that_are_damaged_or_of_another_version_are_refused() {
-    let (_folder, inputs, made) = folders(5);
-    let [out, file] = ["out", "plan.json"].map(|name| made.join(name));
+    let (_folder, inputs, outputs) = folders(5);
+    let [out, file] = ["out", "plan.json"].map(|name| outputs.join(name));
     plan(&options(&inputs, &out), &file).unwrap();
     let text = std::fs::read_to_string(&file).unwrap();
     let refused = |text: &str, words: &str| {
@@ -250,15 +250,15 @@ fn plans_that_are_damaged_or_of_another_version_are_refused() {
 
 #[test]
 fn one_process_may_go_on_with_what_several_began() {
-    let (_folder, inputs, made) = folders(13);
-    let [whole, out, file] = ["whole", "out", "plan.json"].map(|name| made.join(name));
+    let (_folder, inputs, outputs) = folders(13);
+    let [whole, out, file] = ["whole", "out", "plan.json"].map(|name| outputs.join(name));
     pack(&options(&inputs, &whole));
     plan(&options(&inputs, &out), &file).unwrap();
     // Another conversion cannot begin there.
     let error =
         convert::convert(&options(&inputs, &out), &Progress::default(), &|_| {}).unwrap_err();
     assert!(error.what().contains("there is an unfinished conversion here"), "{error}");
-    let error = plan(&options(&inputs, &out), &made.join("another.json")).unwrap_err();
+    let error = plan(&options(&inputs, &out), &outputs.join("another.json")).unwrap_err();
     assert!(error.what().contains("there is an unfinished conversion here"), "{error}");
     work(&file, part(2, 4)).unwrap();
     let resumed = ConvertOptions { mode: Mode::RESUME, ..options(&inputs, &out) };
@@ -270,19 +270,19 @@ fn one_process_may_go_on_with_what_several_began() {
     assert!(content(&out) == content(&whole));
     assert!(work(&file, part(3, 4)).unwrap().already_complete);
     // A plan that cannot be written begins nothing.
-    let nowhere = made.join("none/plan.json");
-    std::fs::write(made.join("none"), "a file").unwrap();
-    plan(&options(&inputs, &made.join("other")), &nowhere).unwrap_err();
-    assert!(!made.join("other.partial").exists());
+    let nowhere = outputs.join("none/plan.json");
+    std::fs::write(outputs.join("none"), "a file").unwrap();
+    plan(&options(&inputs, &outputs.join("other")), &nowhere).unwrap_err();
+    assert!(!outputs.join("other.partial").exists());
 }
 
 #[test]
 fn workers_that_do_the_same_at_once_do_no_harm() {
-    let (_folder, inputs, made) = folders(25);
-    let whole = made.join("whole");
+    let (_folder, inputs, outputs) = folders(25);
+    let whole = outputs.join("whole");
     pack(&options(&inputs, &whole));
     for round in 0..5 {
-        let [out, file] = ["out", "plan.json"].map(|name| made.join(format!("{round}-{name}")));
+        let [out, file] = ["out", "plan.json"].map(|name| outputs.join(format!("{round}-{name}")));
         plan(&options(&inputs, &out), &file).unwrap();
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -296,8 +296,8 @@ fn workers_that_do_the_same_at_once_do_no_harm() {
 
 #[test]
 fn parts_on_a_server_are_the_conversion_and_leave_nothing_else() {
-    let (bucket, (_folder, inputs, made)) = (bucket("parts"), folders(13));
-    let whole = made.join("whole");
+    let (bucket, (_folder, inputs, outputs)) = (bucket("parts"), folders(13));
+    let whole = outputs.join("whole");
     pack(&options(&inputs, &whole));
     let url = bucket.url("d");
     let file = bucket.url("plans/plan.json");
@@ -323,7 +323,7 @@ fn parts_on_a_server_are_the_conversion_and_leave_nothing_else() {
     // A conversion that was resumed belongs to the process that resumed it.
     bucket.clear();
     plan(&options(&inputs, &url), &file).unwrap();
-    let old = made.join("old.json");
+    let old = outputs.join("old.json");
     std::fs::write(&old, bucket.get("plans/plan.json").unwrap()).unwrap();
     let resumed = ConvertOptions { mode: Mode::RESUME, ..options(&inputs, &url) };
     plan(&resumed, &file).unwrap();
@@ -336,7 +336,7 @@ fn parts_on_a_server_are_the_conversion_and_leave_nothing_else() {
 
 #[test]
 fn steps_that_are_killed_at_any_request_can_be_done_again() {
-    let (_folder, inputs, made) = folders(7);
+    let (_folder, inputs, outputs) = folders(7);
     let options =
         |bucket: &Bucket| ConvertOptions { threads: 1, ..self::options(&inputs, &bucket.url("d")) };
     let first = bucket("parts-killed");
@@ -348,7 +348,7 @@ fn steps_that_are_killed_at_any_request_can_be_done_again() {
         step();
         bucket.requests().len() - before
     };
-    let file = made.join("first.json");
+    let file = outputs.join("first.json");
     let requests = count(&first, &|| {
         plan(&options(&first), &file).unwrap();
         work(&file, Part::WHOLE).unwrap();
@@ -357,11 +357,11 @@ fn steps_that_are_killed_at_any_request_can_be_done_again() {
     assert!(requests > 20, "{requests}");
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for place in 0..4 {
-            let (next, want, options, made) = (&next, &want, &options, &made);
+        for worker in 0..4 {
+            let (next, want, options, outputs) = (&next, &want, &options, &outputs);
             scope.spawn(move || {
-                let bucket = bucket(&format!("parts-killed-{place}"));
-                let file = made.join(format!("{place}.json"));
+                let bucket = bucket(&format!("parts-killed-{worker}"));
+                let file = outputs.join(format!("{worker}.json"));
                 loop {
                     let number = next.fetch_add(1, Ordering::SeqCst);
                     if number >= requests {
@@ -377,8 +377,8 @@ fn steps_that_are_killed_at_any_request_can_be_done_again() {
                     };
                     steps().unwrap_err();
                     heal(&bucket);
-                    let there = intact(&bucket.url("d"));
-                    assert!([None, Some(11)].contains(&there), "request {number}: {there:?}");
+                    let samples = intact(&bucket.url("d"));
+                    assert!([None, Some(11)].contains(&samples), "request {number}: {samples:?}");
                     if !file.exists() {
                         let resumed = Mode::RESUME;
                         plan(&ConvertOptions { mode: resumed, ..options(&bucket) }, &file).unwrap();
@@ -396,8 +396,8 @@ fn steps_that_are_killed_at_any_request_can_be_done_again() {
 
 #[test]
 fn relative_paths_are_seen_from_the_folder_of_the_plan() {
-    let (_folder, inputs, made) = folders(3);
-    let [out, file] = ["out", "plan.json"].map(|name| made.join(name));
+    let (_folder, inputs, outputs) = folders(3);
+    let [out, file] = ["out", "plan.json"].map(|name| outputs.join(name));
     let mut options = options(&inputs, &out);
     options.mask = vec![super::packing::mask("mask", "{stem}.png")];
     plan(&options, &file).unwrap();
@@ -407,7 +407,7 @@ fn relative_paths_are_seen_from_the_folder_of_the_plan() {
     work(&file, Part::WHOLE).unwrap();
     commit(&file).unwrap();
     options.mask = vec![super::packing::mask("mask", "{dir}/{stem}.png")];
-    options.output = made.join("other");
+    options.output = outputs.join("other");
     plan(&options, &file).unwrap();
     assert!(std::fs::read_to_string(&file).unwrap().contains("\"folder\":null"));
 }

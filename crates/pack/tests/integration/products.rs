@@ -137,23 +137,23 @@ fn enmap_l2a_has_bands_without_data() {
 fn each_detector_of_enmap_l1b_has_its_bands() {
     let folder = fixture("products/enmap_l1b");
     let xml = folder.join(format!("{L1B}-METADATA.XML"));
-    for (place, name) in [(&folder, "SWIR"), (&xml, "SWIR"), (&xml, "swir")] {
-        let info = open(place, Some(name)).info().clone();
-        assert_eq!(info.shape, CubeShape::new(7, 9, 7), "{}", place.display());
+    for (path, name) in [(&folder, "SWIR"), (&xml, "SWIR"), (&xml, "swir")] {
+        let info = open(path, Some(name)).info().clone();
+        assert_eq!(info.shape, CubeShape::new(7, 9, 7), "{}", path.display());
         assert_eq!(info.wavelength.unwrap()[0], 672.727);
         assert_eq!(info.band_scaling.unwrap()[6].multiply, 2e-5);
         assert_eq!(info.geo, None);
     }
     let vnir = fixture_info(&format!("enmap_l1b/{L1B}-SPECTRAL_IMAGE_VNIR.TIF"), None);
     assert_eq!((vnir.shape.bands, vnir.wavelength.unwrap()[0]), (5, 400.0));
-    for place in [&folder, &xml] {
-        assert_says(&open_error(place, None), ErrorKind::Ambiguous, &["::VNIR", "::SWIR"]);
-        assert_says(&open_error(place, Some("NIR")), ErrorKind::Conflict, &["NIR", "::VNIR"]);
+    for path in [&folder, &xml] {
+        assert_says(&open_error(path, None), ErrorKind::Ambiguous, &["::VNIR", "::SWIR"]);
+        assert_says(&open_error(path, Some("NIR")), ErrorKind::Conflict, &["NIR", "::VNIR"]);
     }
     // Both are packed; quality layers and metadata are not cubes.
-    for place in [&folder, &xml] {
+    for path in [&folder, &xml] {
         let inputs =
-            search::expand(&[place.display().to_string()], &[], &ValueOptions::default()).unwrap();
+            search::expand(&[path.display().to_string()], &[], &ValueOptions::default()).unwrap();
         assert_eq!(inputs.len(), 2, "{inputs:?}");
     }
 }

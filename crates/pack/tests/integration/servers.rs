@@ -50,10 +50,10 @@ fn without_when(below: &Path, bytes: Vec<u8>) -> Vec<u8> {
         return bytes;
     }
     let mut root: Value = serde_json::from_slice(&bytes).unwrap();
-    let own = root["attributes"]["hsipack"].as_object_mut().unwrap();
-    own.shift_remove("created");
-    own.shift_remove("write_id");
-    for entry in own["history"].as_array_mut().unwrap() {
+    let attributes = root["attributes"]["hsipack"].as_object_mut().unwrap();
+    attributes.shift_remove("created");
+    attributes.shift_remove("write_id");
+    for entry in attributes["history"].as_array_mut().unwrap() {
         let entry = entry.as_object_mut().unwrap();
         entry.shift_remove("created");
         // The hash of a SHA256SUMS.
@@ -85,8 +85,8 @@ pub fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 /// From the request `number` after now, nothing reaches the bucket any more, as if the process had been killed.
 pub fn kill_at(bucket: &Bucket, number: usize) {
-    let seen = AtomicUsize::new(0);
-    bucket.set_faults(move |_| match seen.fetch_add(1, Ordering::SeqCst) < number {
+    let requests = AtomicUsize::new(0);
+    bucket.set_faults(move |_| match requests.fetch_add(1, Ordering::SeqCst) < number {
         true => BucketFault::None,
         false => BucketFault::Status(403),
     });
@@ -173,21 +173,21 @@ fn killed_at_every_instant(
         let error = convert(&work(bucket, mode)).unwrap_err();
         assert!(error.what().contains("refuses"), "request {number}: {error}");
         heal(bucket);
-        let there = intact(&url).unwrap_or(0);
-        assert!(there == before || there == after, "request {number}: {there}");
+        let samples = intact(&url).unwrap_or(0);
+        assert!(samples == before || samples == after, "request {number}: {samples}");
         pack(&work(bucket, Mode { resume: true, append: before > 0 }));
         assert!(objects(bucket, "d") == want, "request {number}");
         assert_eq!(intact(&url), Some(after), "request {number}");
         let partial = bucket.keys().into_iter().find(|key| key.starts_with("d.partial"));
         assert_eq!((partial, bucket.open_uploads()), (None, 0));
-        there == after
+        samples == after
     };
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        for place in 0..4 {
+        for worker in 0..4 {
             let (next, done, killed) = (&next, &done, &killed);
             scope.spawn(move || {
-                let bucket = bucket(&format!("{name}-{place}"));
+                let bucket = bucket(&format!("{name}-{worker}"));
                 loop {
                     match next.fetch_add(1, Ordering::SeqCst) {
                         number if number < requests => {
@@ -226,9 +226,9 @@ fn an_append_on_a_server_of_cubes_that_lie_on_the_grid_keeps_it() {
     cubes(folder.path(), 5, 0);
     locate(folder.path(), 0..5, 634200);
     let (url, out) = (bucket.url("d"), folder.path().join("out"));
-    for place in [&url, &out] {
-        pack(&of(folder.path(), place, 0..2, Mode::CREATE));
-        pack(&of(folder.path(), place, 2..5, Mode::APPEND));
+    for output in [&url, &out] {
+        pack(&of(folder.path(), output, 0..2, Mode::CREATE));
+        pack(&of(folder.path(), output, 2..5, Mode::APPEND));
     }
     assert!(objects(&bucket, "d") == files(&out));
     assert_eq!(objects(&bucket, "d").keys().filter(|file| is_of_grid(file)).count(), 6);
@@ -257,10 +257,10 @@ fn whatever_answer_is_lost_the_dataset_is_whole() {
     // After a lost response, a process waits before it asks again, so several cases run at the same time.
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for place in 0..8 {
+        for worker in 0..8 {
             let (next, want, written) = (&next, &want, &written);
             scope.spawn(move || {
-                let bucket = bucket(&format!("lost-{place}"));
+                let bucket = bucket(&format!("lost-{worker}"));
                 loop {
                     let number = next.fetch_add(1, Ordering::SeqCst);
                     if number >= requests {
@@ -278,8 +278,8 @@ fn whatever_answer_is_lost_the_dataset_is_whole() {
 /// An empty bucket that loses its response to request `number`.
 fn lose(bucket: &Bucket, number: usize) {
     bucket.clear();
-    let seen = AtomicUsize::new(0);
-    bucket.set_faults(move |_| match seen.fetch_add(1, Ordering::SeqCst) {
+    let requests = AtomicUsize::new(0);
+    bucket.set_faults(move |_| match requests.fetch_add(1, Ordering::SeqCst) {
         this if this == number => BucketFault::LostAnswer,
         _ => BucketFault::None,
     });
@@ -442,19 +442,19 @@ fn cubes_of_a_server_give_what_those_of_a_folder_give() {
     cubes(&cubes_here, 4, 0);
     cubes(&cubes_here.join("day 1"), 0, 2);
     upload(&bucket, &cubes_here, "scans/raw");
-    let (here, there) = (folder.path().join("here"), folder.path().join("there"));
+    let (from_folder, from_server) = (folder.path().join("here"), folder.path().join("there"));
     let url = bucket.url("scans/raw");
     let from =
         |inputs: Vec<String>, out: &Path| ConvertOptions { inputs, ..options(&cubes_here, out) };
-    pack(&from(vec![cubes_here.display().to_string()], &here));
-    let report = pack(&from(vec![url.display().to_string()], &there));
+    pack(&from(vec![cubes_here.display().to_string()], &from_folder));
+    let report = pack(&from(vec![url.display().to_string()], &from_server));
     assert_eq!(report.cubes, 6);
-    let (ours, theirs) = (files(&there), files(&here));
+    let (ours, theirs) = (files(&from_server), files(&from_folder));
     assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>());
     for (file, content) in ours.iter().filter(|(file, _)| file.to_string_lossy().contains("/c/")) {
         assert!(content == &theirs[file], "{}", file.display());
     }
-    let dataset = Dataset::open(&there).unwrap();
+    let dataset = Dataset::open(&from_server).unwrap();
     let sample = dataset.samples().get(0).unwrap();
     assert_eq!(sample.source.path, "s3://sources/scans/raw/cube000.hdr");
     assert!(dataset.samples().names().any(|name| name == "day 1/cube000"));
@@ -535,8 +535,8 @@ fn cubes_of_a_server_are_opened_at_the_same_time() {
         let shard = std::fs::read(out.join("6x5x4/image/c/0/0/0/0")).unwrap();
         (shard, most.load(Ordering::SeqCst))
     };
-    let ((one, alone), (four, together)) = (pack_with(1), pack_with(4));
-    assert!(one == four);
+    let ((serial, alone), (parallel, together)) = (pack_with(1), pack_with(4));
+    assert!(serial == parallel);
     assert_eq!(alone, 1);
     assert!((3..=4).contains(&together), "{together} requests at once");
 }
@@ -546,12 +546,12 @@ fn cubes_of_a_plain_web_server_are_named_one_by_one() {
     let folder = tempfile::tempdir().unwrap();
     cubes(folder.path(), 2, 0);
     let server = Server::start(folder.path());
-    let (here, there) = (folder.path().join("here"), folder.path().join("there"));
-    pack(&of(folder.path(), &here, 0..2, Mode::CREATE));
+    let (from_folder, from_server) = (folder.path().join("here"), folder.path().join("there"));
+    pack(&of(folder.path(), &from_folder, 0..2, Mode::CREATE));
     let url = |name: &str| server.url(name).display().to_string();
     let named = vec![url("cube000.hdr"), url("cube001.img")];
-    pack(&ConvertOptions { inputs: named, ..options(folder.path(), &there) });
-    let (ours, theirs) = (files(&there), files(&here));
+    pack(&ConvertOptions { inputs: named, ..options(folder.path(), &from_server) });
+    let (ours, theirs) = (files(&from_server), files(&from_folder));
     for (file, content) in ours.iter().filter(|(file, _)| file.to_string_lossy().contains("/c/")) {
         assert!(content == &theirs[file], "{}", file.display());
     }
@@ -648,31 +648,31 @@ fn every_format_is_read_from_a_server() {
     };
     for name in names {
         let input = name.replacen('#', "::", 1);
-        let of = |place: String| {
+        let of = |path: String| {
             let out = folder.path().join("out");
             let _ = std::fs::remove_dir_all(&out);
-            let mut options = ConvertOptions::new(vec![place], &out);
+            let mut options = ConvertOptions::new(vec![path], &out);
             options.values.dtype = hsipack_pack::convert::PackedType::F32;
             convert(&options).map(|_| files(&out))
         };
-        let here = of(fixtures.join(&input).display().to_string());
-        let there = of(format!("s3://formats/fixtures/{input}"));
-        match (here, there) {
-            (Ok(here), Ok(there)) => {
+        let local = of(fixtures.join(&input).display().to_string());
+        let remote = of(format!("s3://formats/fixtures/{input}"));
+        match (local, remote) {
+            (Ok(local), Ok(remote)) => {
                 for (file, content) in
-                    here.iter().filter(|(file, _)| file.to_string_lossy().contains("/c/"))
+                    local.iter().filter(|(file, _)| file.to_string_lossy().contains("/c/"))
                 {
-                    assert!(content == &there[file], "{name}: {}", file.display());
+                    assert!(content == &remote[file], "{name}: {}", file.display());
                 }
                 converted += 1;
             }
             // Files that make no dataset by themselves, such as masks.
-            (Err(here), Err(there)) => {
-                assert_eq!((here.kind(), here.what()), (there.kind(), there.what()), "{name}");
+            (Err(local), Err(remote)) => {
+                assert_eq!((local.kind(), local.what()), (remote.kind(), remote.what()), "{name}");
                 refused += 1;
             }
-            (here, there) => {
-                panic!("{name}: {:?}, but of the server {:?}", here.map(drop), there.map(drop))
+            (local, remote) => {
+                panic!("{name}: {:?}, but of the server {:?}", local.map(drop), remote.map(drop))
             }
         }
     }

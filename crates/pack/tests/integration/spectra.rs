@@ -64,18 +64,18 @@ fn physical(dataset: &Dataset, index: usize) -> Vec<Vec<f64>> {
 
 /// Statistic, standard deviation and number of missing values of one band.
 fn oracle(values: &[f64], statistic: Statistic) -> (f64, f64, u64) {
-    let mut known: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
-    known.sort_by(f64::total_cmp);
-    let (n, middle) = (known.len() as f64, known.len() / 2);
-    let mean = known.iter().sum::<f64>() / n;
-    let std = (known.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / n).sqrt();
-    let median = match known.len() {
+    let mut finite: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+    finite.sort_by(f64::total_cmp);
+    let (n, middle) = (finite.len() as f64, finite.len() / 2);
+    let mean = finite.iter().sum::<f64>() / n;
+    let std = (finite.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / n).sqrt();
+    let median = match finite.len() {
         0 => f64::NAN,
-        len if len % 2 == 1 => known[middle],
-        _ => (known[middle - 1] + known[middle]) / 2.0,
+        len if len % 2 == 1 => finite[middle],
+        _ => (finite[middle - 1] + finite[middle]) / 2.0,
     };
     let value = if statistic == Statistic::Mean { mean } else { median };
-    (value, std, (values.len() - known.len()) as u64)
+    (value, std, (values.len() - finite.len()) as u64)
 }
 
 fn close(have: f64, want: f64) -> bool {
@@ -103,13 +103,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn every_region_has_the_statistics_of_its_pixels(
-        one in prop::collection::vec(prop::sample::select(vec![0u8, 1, 2, 255]), 63..64),
-        two in prop::collection::vec(0u8..3, 63..64),
+        first in prop::collection::vec(prop::sample::select(vec![0u8, 1, 2, 255]), 63..64),
+        second in prop::collection::vec(0u8..3, 63..64),
         single: bool, median: bool, ignored in 0u32..4, least in 0u64..30, background: bool,
     ) {
         let folder = tempfile::tempdir().unwrap();
         let dtype = if single { DType::F32 } else { DType::F16 };
-        let ids = [one, two];
+        let ids = [first, second];
         let dataset = packed(folder.path(), Scale::Factor(4.0), dtype, &ids);
         let statistic = if median { Statistic::Median } else { Statistic::Mean };
         let set = |threads| move |options: &mut SpectraOptions| {
@@ -123,7 +123,7 @@ proptest! {
         let mut want = Vec::new();
         for (sample, ids) in ids.iter().enumerate() {
             for id in 0..=255u8 {
-                let pixels = ids.iter().filter(|one| **one == id).count() as u64;
+                let pixels = ids.iter().filter(|pixel| **pixel == id).count() as u64;
                 let counts = (id > 0 || background) && u32::from(id) != ignored;
                 if counts && pixels >= least.max(1) {
                     want.push((sample, u16::from(id)));
@@ -236,7 +236,8 @@ fn impossible_requests_are_refused_and_leave_no_file() {
     assert!(Output::new("a.txt", false).unwrap_err().to_string().contains("use .parquet or .csv"));
     let nowhere = folder.path().join("no/a.parquet");
     assert!(Output::new(nowhere, false).unwrap().write(&table).is_err());
-    let left = std::fs::read_dir(folder.path()).unwrap().flatten();
-    let left = left.filter(|file| file.file_name().to_string_lossy().ends_with(".part"));
-    assert_eq!(left.count(), 0);
+    let part_files = std::fs::read_dir(folder.path()).unwrap().flatten();
+    let part_files =
+        part_files.filter(|file| file.file_name().to_string_lossy().ends_with(".part"));
+    assert_eq!(part_files.count(), 0);
 }

@@ -81,13 +81,14 @@ fn check(dataset: &Dataset, samples: &[usize], all: &[(usize, BandStats)]) {
                 cube.iter().copied().skip(band).step_by(bands).collect()
             };
             let values: Vec<f64> = values.iter().flat_map(band).collect();
-            let finite: Vec<f64> = values.iter().copied().filter(|one| one.is_finite()).collect();
+            let finite: Vec<f64> =
+                values.iter().copied().filter(|value| value.is_finite()).collect();
             let (count, least) = (finite.len() as f64, finite.iter().copied().reduce(f64::min));
             let mean = finite.iter().sum::<f64>() / count;
-            let m2 = finite.iter().map(|one| (one - mean).powi(2)).sum::<f64>();
+            let m2 = finite.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
             assert_eq!(stats.count, finite.len() as u64);
-            assert_eq!(stats.nan, values.iter().filter(|one| one.is_nan()).count() as u64);
-            assert_eq!(stats.inf, values.iter().filter(|one| one.is_infinite()).count() as u64);
+            assert_eq!(stats.nan, values.iter().filter(|value| value.is_nan()).count() as u64);
+            assert_eq!(stats.inf, values.iter().filter(|value| value.is_infinite()).count() as u64);
             assert_eq!(Some(stats.min), least);
             assert_eq!(Some(stats.max), finite.iter().copied().reduce(f64::max));
             assert!(close(stats.mean, mean), "{} {mean}", stats.mean);
@@ -127,7 +128,7 @@ fn they_equal_the_recorded_ones() {
                     meta.split_statistics()
                         .unwrap()
                         .into_iter()
-                        .find(|one| one.0 == split)
+                        .find(|entry| entry.0 == split)
                         .unwrap()
                         .1
                 }
@@ -148,7 +149,7 @@ fn large_cubes_are_divided_among_threads() {
     // 300 x 400 x 80 halves are 19 MB, more than one piece.
     let folder = tempfile::tempdir().unwrap();
     let values: Vec<f32> = (0..300 * 400 * 80u32)
-        .map(|place| (place.wrapping_mul(2_654_435_761) >> 8) as f32 / 1e5)
+        .map(|index| (index.wrapping_mul(2_654_435_761) >> 8) as f32 / 1e5)
         .collect();
     let input = write_envi(folder.path(), "large", [300, 400, 80], &values, "");
     let dataset = pack(&[input], &folder.path().join("d.hsipack"), |options| {
@@ -165,7 +166,8 @@ fn samples_as_they_were_missing_ones_damage_and_stops() {
     let dataset = packed(folder.path(), DType::F16);
     let mut options = StatisticsOptions::new(dataset.path());
     let run = |options: &StatisticsOptions| {
-        statistics(options, &Progress::default(), &AtomicU64::new(0)).map_err(|one| one.to_string())
+        statistics(options, &Progress::default(), &AtomicU64::new(0))
+            .map_err(|error| error.to_string())
     };
     options.samples = Some(vec![2, 6]);
     assert!(run(&options).unwrap_err().contains("there is no sample 6"));

@@ -29,8 +29,8 @@ fn value(number: usize, pixel: usize) -> f32 {
 /// Cubes of two shapes, a target of one channel and one of three, and a folder for the results.
 fn folders(count: usize) -> (tempfile::TempDir, PathBuf, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
-    let [inputs, targets, made] = ["in", "targets", "made"].map(|name| folder.path().join(name));
-    for folder in [&inputs, &targets, &made] {
+    let [inputs, targets, outputs] = ["in", "targets", "made"].map(|name| folder.path().join(name));
+    for folder in [&inputs, &targets, &outputs] {
         std::fs::create_dir(folder).unwrap();
     }
     cubes(&inputs, count, 2);
@@ -44,7 +44,7 @@ fn folders(count: usize) -> (tempfile::TempDir, PathBuf, PathBuf) {
             write_envi(&targets, &file, [rows, 5, channels], &values.collect::<Vec<_>>(), more);
         }
     }
-    (folder, inputs, made)
+    (folder, inputs, outputs)
 }
 
 fn target(name: &str) -> Assignment {
@@ -71,8 +71,8 @@ fn check(dataset: &Path, source: bool) -> hsipack_pack::validate::Report {
 
 #[test]
 fn targets_are_packed_bit_for_bit() {
-    let (_folder, inputs, made) = folders(5);
-    let out = made.join("out");
+    let (_folder, inputs, outputs) = folders(5);
+    let out = outputs.join("out");
     let report = pack(&with_targets(&inputs, &out));
     assert_eq!(report.stacks[0].targets, ["methane", "shares"]);
     let dataset = Dataset::open(&out).unwrap();
@@ -98,8 +98,8 @@ fn targets_are_packed_bit_for_bit() {
 
 #[test]
 fn other_values_in_the_file_of_a_target_are_found() {
-    let (folder, inputs, made) = folders(3);
-    let out = made.join("out");
+    let (folder, inputs, outputs) = folders(3);
+    let out = outputs.join("out");
     pack(&with_targets(&inputs, &out));
     let file = folder.path().join("targets/cube001_shares.img");
     let mut bytes = std::fs::read(&file).unwrap();
@@ -113,8 +113,8 @@ fn other_values_in_the_file_of_a_target_are_found() {
 
 #[test]
 fn damaged_targets_are_repaired() {
-    let (_folder, inputs, made) = folders(4);
-    let out = made.join("out");
+    let (_folder, inputs, outputs) = folders(4);
+    let out = outputs.join("out");
     pack(&with_targets(&inputs, &out));
     let before = content(&out);
     let shard = out.join("6x5x4/shares/c/0/0/0/0");
@@ -123,7 +123,8 @@ fn damaged_targets_are_repaired() {
     std::fs::write(&shard, &bytes).unwrap();
     std::fs::remove_file(out.join("3x5x4/methane/c/0/0/0")).unwrap();
     let report = check(&out, false);
-    let damaged: Vec<_> = report.problems.iter().filter_map(|one| one.array.as_deref()).collect();
+    let damaged: Vec<_> =
+        report.problems.iter().filter_map(|problem| problem.array.as_deref()).collect();
     assert!(damaged.contains(&"shares") && damaged.contains(&"methane"), "{report:?}");
     let mended = repair(&out, &ValidateOptions::default(), &Progress::default()).unwrap();
     assert!(mended.remaining.is_empty() && mended.failed.is_empty(), "{mended:?}");
@@ -132,13 +133,13 @@ fn damaged_targets_are_repaired() {
 
 #[test]
 fn appends_parts_and_resumed_conversions_give_the_same_dataset() {
-    let (_folder, inputs, made) = folders(7);
-    let whole = made.join("whole");
+    let (_folder, inputs, outputs) = folders(7);
+    let whole = outputs.join("whole");
     pack(&with_targets(&inputs, &whole));
     let want = content(&whole);
 
     // In parts.
-    let (out, file) = (made.join("parts"), made.join("plan.json"));
+    let (out, file) = (outputs.join("parts"), outputs.join("plan.json"));
     let options = with_targets(&inputs, &out);
     parts::plan(&options, &file, &Progress::default(), &|_| {}).unwrap();
     for number in [2, 1, 3] {
@@ -150,7 +151,7 @@ fn appends_parts_and_resumed_conversions_give_the_same_dataset() {
     assert_eq!(content(&out), want);
 
     // Stopped after some cubes, and resumed.
-    let out = made.join("resumed");
+    let out = outputs.join("resumed");
     let options = ConvertOptions { threads: 1, ..with_targets(&inputs, &out) };
     let progress = Progress::default();
     let stop = |_: &Plan| progress.stop.store(true, Ordering::Relaxed);
@@ -164,7 +165,7 @@ fn appends_parts_and_resumed_conversions_give_the_same_dataset() {
     assert_eq!(content(&out), want);
 
     // A target that changed since the plan.
-    let (out, file) = (made.join("changed"), made.join("changed.json"));
+    let (out, file) = (outputs.join("changed"), outputs.join("changed.json"));
     parts::plan(&with_targets(&inputs, &out), &file, &Progress::default(), &|_| {}).unwrap();
     let changed = inputs.join("../targets/cube002_methane.img");
     let mut bytes = std::fs::read(&changed).unwrap();
@@ -177,7 +178,7 @@ fn appends_parts_and_resumed_conversions_give_the_same_dataset() {
 
 #[test]
 fn cubes_are_appended_with_the_targets_of_the_dataset() {
-    let (_folder, inputs, made) = folders(5);
+    let (_folder, inputs, outputs) = folders(5);
     let only = |out: &Path, which: &[usize]| {
         let name = |number: &usize| inputs.join(format!("cube{number:03}.hdr"));
         let inputs = which.iter().map(|number| name(number).display().to_string());
@@ -186,7 +187,7 @@ fn cubes_are_appended_with_the_targets_of_the_dataset() {
     fn inputs_of(out: &Path) -> PathBuf {
         out.join("../../in")
     }
-    let (out, whole) = (made.join("out"), made.join("whole"));
+    let (out, whole) = (outputs.join("out"), outputs.join("whole"));
     pack(&only(&out, &[0, 1]));
     pack(&ConvertOptions { mode: Mode::APPEND, ..only(&out, &[2, 3, 4]) });
     pack(&only(&whole, &[0, 1, 2, 3, 4]));
@@ -216,18 +217,18 @@ fn cubes_are_appended_with_the_targets_of_the_dataset() {
 
 #[test]
 fn merged_datasets_keep_their_targets() {
-    let (_folder, inputs, made) = folders(4);
-    let [one, other, both] = ["one", "other", "both"].map(|name| made.join(name));
-    pack(&with_targets(&inputs, &one));
+    let (_folder, inputs, outputs) = folders(4);
+    let [first, second, both] = ["one", "other", "both"].map(|name| outputs.join(name));
+    pack(&with_targets(&inputs, &first));
     let name = Some("plain {stem}".to_owned());
-    pack(&ConvertOptions { name, ..options(&inputs, &other) });
+    pack(&ConvertOptions { name, ..options(&inputs, &second) });
     let merging = MergeOptions {
-        datasets: vec![one.clone(), other],
+        datasets: vec![first.clone(), second],
         output: both.clone(),
         ..MergeOptions::default()
     };
     merge(&merging, &Progress::default()).unwrap();
-    let (before, merged) = (Dataset::open(&one).unwrap(), Dataset::open(&both).unwrap());
+    let (before, merged) = (Dataset::open(&first).unwrap(), Dataset::open(&both).unwrap());
     for index in 0..4 {
         let of = |dataset| floats(dataset, "6x5x4", "shares", index);
         assert_eq!(of(&merged), of(&before));
@@ -239,8 +240,8 @@ fn merged_datasets_keep_their_targets() {
 
 #[test]
 fn targets_that_do_not_fit_are_refused_before_anything_is_written() {
-    let (folder, inputs, made) = folders(3);
-    let out = made.join("out");
+    let (folder, inputs, outputs) = folders(3);
+    let out = outputs.join("out");
     let targets = folder.path().join("targets");
     write_envi(&targets, "cube002_shares", [6, 5, 2], &[0.5; 60], "");
     write_envi(&targets, "cube001_small", [5, 6, 1], &[0.5; 30], "");
@@ -271,14 +272,14 @@ fn targets_that_do_not_fit_are_refused_before_anything_is_written() {
         let error = convert(&options, &Progress::default(), &|_| {}).unwrap_err();
         assert!(error.to_string().contains(what), "{error}");
         assert!(error.remedy().is_some(), "{error}");
-        assert_eq!(std::fs::read_dir(&made).unwrap().count(), 0, "{error}");
+        assert_eq!(std::fs::read_dir(&outputs).unwrap().count(), 0, "{error}");
     }
 }
 
 #[test]
 fn a_dataset_without_targets_is_packed_as_before() {
-    let (_folder, inputs, made) = folders(3);
-    let out = made.join("out");
+    let (_folder, inputs, outputs) = folders(3);
+    let out = outputs.join("out");
     pack(&options(&inputs, &out));
     let root = std::fs::read_to_string(out.join("zarr.json")).unwrap();
     assert!(!root.contains("target"), "{root}");

@@ -116,7 +116,7 @@ impl<'a> Balance<'a> {
             totals: wanted.iter().map(|class| class.iter().sum::<u64>() as f64).collect(),
             lacking: wanted
                 .iter()
-                .map(|class| class.iter().map(|one| *one as i64).collect())
+                .map(|class| class.iter().map(|pixels| *pixels as i64).collect())
                 .collect(),
             open: (0..=splits).filter(is_open).collect(),
             wanted,
@@ -138,10 +138,10 @@ impl<'a> Balance<'a> {
         let mut overall: Vec<i64> = (0..=self.splits)
             .map(|split| self.lacking.iter().map(|class| class[split]).sum())
             .collect();
-        let mut given = vec![false; self.split_of.len()];
+        let mut visited = vec![false; self.split_of.len()];
         for (_, class) in classes {
             for unit in std::mem::take(&mut holders[class]) {
-                if std::mem::replace(&mut given[unit], true) {
+                if std::mem::replace(&mut visited[unit], true) {
                     continue;
                 }
                 let lacks = |split: &&usize| {
@@ -218,9 +218,9 @@ mod tests {
     /// Units that each come from a sample of their own, given as classes and numbers of pixels.
     fn units(all: &[Vec<(u16, u32)>]) -> Units {
         let mut units = Units::default();
-        for one in all {
+        for unit in all {
             let ids: Vec<u16> =
-                one.iter().flat_map(|(class, pixels)| vec![*class; *pixels as usize]).collect();
+                unit.iter().flat_map(|(class, pixels)| vec![*class; *pixels as usize]).collect();
             let of_pixel = vec![0; ids.len()];
             units
                 .add(Map { columns: ids.len().max(1), ids: &ids }, &UnitMap { of_pixel, count: 1 });
@@ -229,8 +229,9 @@ mod tests {
     }
 
     fn has(all: &[Vec<(u16, u32)>], split_of: &[u8], class: u16, split: u8) -> u64 {
-        let own = all.iter().zip(split_of).filter(|(_, of)| **of == split);
-        own.flat_map(|(unit, _)| unit)
+        let in_split = all.iter().zip(split_of).filter(|(_, of)| **of == split);
+        in_split
+            .flat_map(|(unit, _)| unit)
             .filter(|(id, _)| *id == class)
             .map(|(_, n)| u64::from(*n))
             .sum()

@@ -29,11 +29,11 @@ pub fn seen(columns: usize, split_of: &[u8], splits: usize, patch: [usize; 2]) -
         if *split == 0 || usize::from(*split) >= splits {
             continue;
         }
-        let seen = &mut all[usize::from(*split) - 1];
-        seen.pixels += 1;
+        let leak = &mut all[usize::from(*split) - 1];
+        leak.pixels += 1;
         // A training pixel's patch reaches this pixel if it is at most as far above as patches reach below, and so on.
-        seen.inside += u64::from(training.any(pixel, below, above));
-        seen.overlapping += u64::from(training.any(pixel, beyond, beyond));
+        leak.inside += u64::from(training.any(pixel, below, above));
+        leak.overlapping += u64::from(training.any(pixel, beyond, beyond));
     }
     all
 }
@@ -82,11 +82,11 @@ impl Sums {
         let end = [0, 1].map(|axis| lengths[axis].min(at[axis].saturating_add(after[axis]) + 1));
         let sum = |row: usize, column: usize| self.sums[row * (self.columns + 1) + column];
         // If sums have wrapped around, their differences are still correct.
-        let there = sum(end[0], end[1])
+        let count = sum(end[0], end[1])
             .wrapping_sub(sum(start[0], end[1]))
             .wrapping_sub(sum(end[0], start[1]))
             .wrapping_add(sum(start[0], start[1]));
-        there > 0
+        count > 0
     }
 }
 
@@ -103,8 +103,8 @@ mod tests {
         [first[0], first[0] + patch[0] as i64 - 1, first[1], first[1] + patch[1] as i64 - 1]
     }
 
-    fn meet(one: [i64; 4], other: [i64; 4]) -> bool {
-        one[0] <= other[1] && other[0] <= one[1] && one[2] <= other[3] && other[2] <= one[3]
+    fn meet(a: [i64; 4], b: [i64; 4]) -> bool {
+        a[0] <= b[1] && b[0] <= a[1] && a[2] <= b[3] && b[2] <= a[3]
     }
 
     /// Compares every training pixel with every other pixel.
@@ -115,13 +115,13 @@ mod tests {
             if *split == 0 || *split == NONE {
                 continue;
             }
-            let seen = &mut all[usize::from(*split) - 1];
+            let leak = &mut all[usize::from(*split) - 1];
             let itself = patch_of(pixel, columns, [1, 1]);
-            let own = patch_of(pixel, columns, patch);
+            let pixel_patch = patch_of(pixel, columns, patch);
             let of = |at: &usize| patch_of(*at, columns, patch);
-            seen.pixels += 1;
-            seen.inside += u64::from(training.iter().any(|at| meet(of(at), itself)));
-            seen.overlapping += u64::from(training.iter().any(|at| meet(of(at), own)));
+            leak.pixels += 1;
+            leak.inside += u64::from(training.iter().any(|at| meet(of(at), itself)));
+            leak.overlapping += u64::from(training.iter().any(|at| meet(of(at), pixel_patch)));
         }
         all
     }
@@ -145,8 +145,8 @@ mod tests {
             let mut apart = map.to_vec();
             let distance = patch.map(|side| side - 1);
             buffer(columns, &mut apart, distance);
-            let left = naive(columns, &apart, 2, patch)[0];
-            prop_assert_eq!((left.inside, left.overlapping), (0, 0));
+            let leak = naive(columns, &apart, 2, patch)[0];
+            prop_assert_eq!((leak.inside, leak.overlapping), (0, 0));
             for (pixel, (before, after)) in map.iter().zip(&apart).enumerate() {
                 let near = map.iter().enumerate().any(|(other, split)| *split == 1
                     && (pixel / columns).abs_diff(other / columns) <= distance[0]

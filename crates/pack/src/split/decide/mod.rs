@@ -160,11 +160,11 @@ impl Decision {
             }
             How::Units { by, split_of, next } => {
                 let units = by.units(map).unwrap_or_default();
-                let own = &split_of[*next..*next + units.count];
+                let unit_splits = &split_of[*next..*next + units.count];
                 *next += units.count;
                 let of = |(id, unit): (&u16, &u32)| match id {
                     0 => NONE,
-                    _ => split(own[*unit as usize]),
+                    _ => split(unit_splits[*unit as usize]),
                 };
                 map.ids.iter().zip(&units.of_pixel).map(of).collect()
             }

@@ -21,9 +21,9 @@ impl Drawer {
 
     /// The split of the next pixel.
     pub fn next(&mut self) -> u8 {
-        let left: u64 = self.wanted.iter().sum();
-        debug_assert!(left > 0, "more pixels than were counted");
-        let mut drawn = self.random.below(left.max(1));
+        let remaining: u64 = self.wanted.iter().sum();
+        debug_assert!(remaining > 0, "more pixels than were counted");
+        let mut drawn = self.random.below(remaining.max(1));
         for (split, wanted) in self.wanted.iter_mut().enumerate() {
             if drawn < *wanted {
                 *wanted -= 1;

@@ -7,7 +7,7 @@ use hsipack_format::{Error, Opt, Result, remedy};
 use serde::Deserialize;
 
 /// The most splits at a time.
-const MOST: usize = 32;
+const MAX_SPLITS: usize = 32;
 
 /// The share of every class that a split gets.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -32,14 +32,14 @@ impl Shares {
     /// get the rest, or the sum of the shares is more than 1.
     pub fn new(shares: Vec<(String, Share)>) -> Result<Self> {
         let shares = Self(shares);
-        if shares.0.is_empty() || shares.0.len() > MOST {
+        if shares.0.is_empty() || shares.0.len() > MAX_SPLITS {
             return Err(refused(format!("there are {} splits", shares.0.len())));
         }
-        for (place, (name, share)) in shares.0.iter().enumerate() {
+        for (index, (name, share)) in shares.0.iter().enumerate() {
             if name.is_empty() {
                 return Err(refused("a split has no name".to_owned()));
             }
-            if shares.0[..place].iter().any(|(other, _)| other == name) {
+            if shares.0[..index].iter().any(|(other, _)| other == name) {
                 return Err(refused(format!("two splits are named {name}")));
             }
             match share {
@@ -48,7 +48,7 @@ impl Shares {
                         "the share of {name} is {part}, not above 0 and at most 1"
                     )));
                 }
-                Share::Rest if shares.0[..place].iter().any(|(_, share)| *share == Share::Rest) => {
+                Share::Rest if shares.0[..index].iter().any(|(_, share)| *share == Share::Rest) => {
                     return Err(refused("two splits get the rest".to_owned()));
                 }
                 _ => {}
@@ -78,8 +78,8 @@ impl Shares {
             ]));
         }
         let sum: f64 = parts(counted).sum();
-        let rest = counted.iter().find(|(_, share)| *share == Share::Rest);
-        match rest {
+        let rest_split = counted.iter().find(|(_, share)| *share == Share::Rest);
+        match rest_split {
             _ if sum > 1.0 + TINY => {
                 Err(refused(format!("the shares add up to {sum}, more than 1")))
             }
@@ -110,20 +110,20 @@ impl Shares {
     /// are fewer, instead of its share. The others then get their shares of all pixels, as far as enough are left.
     pub fn of_class(&self, count: u64, per_class: Option<u64>) -> Vec<u64> {
         let first = per_class.map(|most| most.min(count));
-        let left = count - first.unwrap_or(0);
+        let remaining = count - first.unwrap_or(0);
         let others = if first.is_some() { &self.0[1..] } else { &self.0[..] };
-        let asked = parts(others).sum::<f64>() * count as f64;
-        let rest = (left as f64 - asked).max(0.0);
+        let requested = parts(others).sum::<f64>() * count as f64;
+        let remainder = (remaining as f64 - requested).max(0.0);
         let mut weights: Vec<f64> = others
             .iter()
             .map(|(_, share)| match share {
                 Share::Part(part) => part * count as f64,
-                Share::Rest => rest,
+                Share::Rest => remainder,
             })
             .collect();
         let has_rest = others.iter().any(|(_, share)| *share == Share::Rest);
-        weights.push(if has_rest || rest < TINY * count as f64 { 0.0 } else { rest });
-        first.into_iter().chain(apportion(left, &weights)).collect()
+        weights.push(if has_rest || remainder < TINY * count as f64 { 0.0 } else { remainder });
+        first.into_iter().chain(apportion(remaining, &weights)).collect()
     }
 
     /// How many of the samples of each class every split gets, followed by the number that belong to no split. Each is the share
@@ -142,13 +142,13 @@ impl Shares {
                 exact.iter().map(|exact| (exact + TINY).floor() as u64).collect();
             lacking.iter_mut().zip(&bins).for_each(|(lacks, bin)| *lacks -= *bin as f64);
             let mut order: Vec<usize> = (0..bins.len()).collect();
-            order.retain(|place| exact[*place] - bins[*place] as f64 > TINY);
+            order.retain(|split| exact[*split] - bins[*split] as f64 > TINY);
             // What lacks by rounding errors more does not come first.
-            order.sort_by_key(|place| std::cmp::Reverse((lacking[*place] / TINY).round() as i64));
+            order.sort_by_key(|split| std::cmp::Reverse((lacking[*split] / TINY).round() as i64));
             let missing = count.saturating_sub(bins.iter().sum()) as usize;
-            for place in order.into_iter().take(missing) {
-                bins[place] += 1;
-                lacking[place] -= 1.0;
+            for split in order.into_iter().take(missing) {
+                bins[split] += 1;
+                lacking[split] -= 1.0;
             }
             bins
         };
@@ -180,14 +180,14 @@ fn apportion(count: u64, weights: &[f64]) -> Vec<u64> {
     let exact: Vec<f64> = weights.iter().map(|weight| weight / sum * count as f64).collect();
     let mut parts: Vec<u64> = exact.iter().map(|exact| (exact + TINY).floor() as u64).collect();
     let mut order: Vec<usize> = (0..parts.len()).collect();
-    let remainder = |place: usize| exact[place] - parts[place] as f64;
+    let remainder = |index: usize| exact[index] - parts[index] as f64;
     // Remainders that differ by less than rounding errors count as equal.
     let rounded: Vec<i64> =
-        order.iter().map(|place| (remainder(*place) / TINY).round() as i64).collect();
-    order.sort_by_key(|place| std::cmp::Reverse(rounded[*place]));
+        order.iter().map(|index| (remainder(*index) / TINY).round() as i64).collect();
+    order.sort_by_key(|index| std::cmp::Reverse(rounded[*index]));
     let missing = count.saturating_sub(parts.iter().sum());
-    for place in order.into_iter().filter(|place| weights[*place] > 0.0).take(missing as usize) {
-        parts[place] += 1;
+    for index in order.into_iter().filter(|index| weights[*index] > 0.0).take(missing as usize) {
+        parts[index] += 1;
     }
     parts
 }
@@ -197,10 +197,10 @@ impl FromStr for Shares {
 
     /// Parses text such as `train=0.1,val=0.1,test=rest`.
     fn from_str(text: &str) -> Result<Self> {
-        let shares = text.split(',').map(|one| {
-            let (name, share) = one
+        let shares = text.split(',').map(|entry| {
+            let (name, share) = entry
                 .split_once('=')
-                .ok_or_else(|| refused(format!("{one:?} is not a split with its share")))?;
+                .ok_or_else(|| refused(format!("{entry:?} is not a split with its share")))?;
             let share = match share.trim() {
                 "rest" => Share::Rest,
                 number => Share::Part(number.parse().map_err(|_| {
@@ -227,8 +227,8 @@ enum GivenShares {
 impl TryFrom<GivenShares> for Shares {
     type Error = Error;
 
-    fn try_from(given: GivenShares) -> Result<Self> {
-        match given {
+    fn try_from(raw: GivenShares) -> Result<Self> {
+        match raw {
             GivenShares::Text(text) => text.parse(),
             GivenShares::Named(shares) => Self::new(shares),
         }
@@ -237,8 +237,8 @@ impl TryFrom<GivenShares> for Shares {
 
 impl fmt::Display for Shares {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, (name, share)) in self.0.iter().enumerate() {
-            let comma = if place == 0 { "" } else { "," };
+        for (index, (name, share)) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
             match share {
                 Share::Part(part) => write!(f, "{comma}{name}={part}")?,
                 Share::Rest => write!(f, "{comma}{name}=rest")?,
@@ -316,12 +316,12 @@ mod tests {
             let shares = Shares::new(all.collect()).unwrap();
             let bins = shares.of_classes(counts.iter().copied());
             let total: u64 = counts.iter().sum();
-            for (place, part) in parts.iter().map(|part| f64::from(*part) / sum).chain([0.2]).enumerate() {
+            for (split, part) in parts.iter().map(|part| f64::from(*part) / sum).chain([0.2]).enumerate() {
                 let mut got = 0;
                 for (count, bins) in counts.iter().zip(&bins) {
                     prop_assert_eq!(bins.iter().sum::<u64>(), *count);
-                    prop_assert!((part * *count as f64 - bins[place] as f64).abs() < 1.0 + 1e-6);
-                    got += bins[place];
+                    prop_assert!((part * *count as f64 - bins[split] as f64).abs() < 1.0 + 1e-6);
+                    got += bins[split];
                 }
                 prop_assert!((part * total as f64 - got as f64).abs() < 5.0, "{} of {}", got, part * total as f64);
             }
@@ -329,13 +329,13 @@ mod tests {
 
         #[test]
         fn every_pixel_is_given_once_and_shares_are_met_to_a_pixel(
-            parts in prop::collection::vec(1u32..100, 1..5), count in 0u64..5000, rest in any::<bool>(),
+            parts in prop::collection::vec(1u32..100, 1..5), count in 0u64..5000, has_rest in any::<bool>(),
             per_class in prop::option::of(0u64..300),
         ) {
             let sum: u32 = parts.iter().sum::<u32>() + 10;
             let mut all: Vec<_> = parts.iter().enumerate()
                 .map(|(n, part)| (format!("s{n}"), Share::Part(f64::from(*part) / f64::from(sum)))).collect();
-            if rest {
+            if has_rest {
                 all.push(("rest".to_owned(), Share::Rest));
             }
             let shares = Shares::new(all.clone()).unwrap();
@@ -343,7 +343,7 @@ mod tests {
             let bins = shares.of_class(count, per_class);
             prop_assert_eq!(bins.len(), all.len() + 1);
             prop_assert_eq!(bins.iter().sum::<u64>(), count);
-            prop_assert!(!rest || bins[all.len()] == 0);
+            prop_assert!(!has_rest || bins[all.len()] == 0);
             if let Some(most) = per_class {
                 prop_assert_eq!(bins[0], most.min(count));
             } else {

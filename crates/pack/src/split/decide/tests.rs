@@ -38,9 +38,9 @@ fn decided(
 proptest! {
     #[test]
     fn every_labelled_pixel_is_of_one_split_and_no_other_is(
-        maps in maps(), by in by(), seed in any::<u64>(), rest in any::<bool>(), per_class in prop::option::of(0u64..20),
+        maps in maps(), by in by(), seed in any::<u64>(), has_rest in any::<bool>(), per_class in prop::option::of(0u64..20),
     ) {
-        let shares: Shares = if rest { "a=0.3,b=0.2,c=rest" } else { "a=0.3,b=0.2,c=0.3" }.parse().unwrap();
+        let shares: Shares = if has_rest { "a=0.3,b=0.2,c=rest" } else { "a=0.3,b=0.2,c=0.3" }.parse().unwrap();
         let got = decided(&maps, by, &shares, per_class, seed);
         prop_assert_eq!(&got, &decided(&maps, by, &shares, per_class, seed));
         for ((_, ids), split_of) in maps.iter().zip(&got) {
@@ -49,7 +49,7 @@ proptest! {
                 if *id == 0 {
                     prop_assert_eq!(*split, NONE);
                 } else {
-                    prop_assert!(*split < 3 || *split == NONE && !rest);
+                    prop_assert!(*split < 3 || *split == NONE && !has_rest);
                 }
             }
         }

@@ -111,13 +111,14 @@ fn regions(map: Map<'_>) -> UnitMap {
             (row > 0, above),
             (row > 0 && column + 1 < columns, above.wrapping_add(1)),
         ];
-        let mut own = None;
+        let mut label = None;
         for (_, other) in neighbours.into_iter().filter(|(is_there, _)| *is_there) {
             if map.ids[other] == *id {
-                own = Some(own.map_or(of_pixel[other], |own| same.join(own, of_pixel[other])));
+                label =
+                    Some(label.map_or(of_pixel[other], |label| same.join(label, of_pixel[other])));
             }
         }
-        of_pixel[pixel] = own.unwrap_or_else(|| same.another());
+        of_pixel[pixel] = label.unwrap_or_else(|| same.another());
     }
     let (numbers, count) = same.numbers();
     let labelled = of_pixel.iter_mut().filter(|number| **number != u32::MAX);
@@ -150,9 +151,9 @@ impl Same {
     }
 
     /// Records that two numbers belong to the same region, and returns the lower one.
-    fn join(&mut self, one: u32, other: u32) -> u32 {
-        let (one, other) = (self.least(one), self.least(other));
-        let (least, more) = (one.min(other), one.max(other));
+    fn join(&mut self, a: u32, b: u32) -> u32 {
+        let (a, b) = (self.least(a), self.least(b));
+        let (least, more) = (a.min(b), a.max(b));
         self.lesser[more as usize] = least;
         least
     }
