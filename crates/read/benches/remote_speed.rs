@@ -26,7 +26,7 @@ use support::{LZ4, StackSpec, median, reflectance, write_dataset_of};
 
 const BATCH: usize = 6;
 /// How many bare GETs are sent at a time, and their bytes.
-const AT_ONCE: usize = 16;
+const CONNECTIONS: usize = 16;
 const RANGE: u64 = 8 << 20;
 
 fn main() {
@@ -63,9 +63,9 @@ fn main() {
             let cache = LocalCache { folder: cache, bytes: Some(1 << 40) };
             let kept = epochs(&server.url(&name), Some(&cache));
             filling.push(kept.first);
-            for (place, times) in [kept, files].iter().enumerate() {
-                seconds[place].push(times.second);
-                later[place].push(times.later);
+            for (case, times) in [kept, files].iter().enumerate() {
+                seconds[case].push(times.second);
+                later[case].push(times.later);
             }
         }
         let limit = median(&bare).max(median(&local));
@@ -102,9 +102,9 @@ fn main() {
             );
         }
         let bytes = stored as f64 * BATCH as f64 / cubes as f64;
-        let asked = 0.03 + 1.5 * bytes * median(&bare) / stored as f64;
+        let target = 0.03 + 1.5 * bytes * median(&bare) / stored as f64;
         println!(
-            "    first batch of {BATCH}, from opening the dataset on: {:.3} s; latency and 1.5 times its bytes: {asked:.3} s",
+            "    first batch of {BATCH}, from opening the dataset on: {:.3} s; latency and 1.5 times its bytes: {target:.3} s",
             median(&first)
         );
     }
@@ -173,7 +173,7 @@ fn get_all(server: &Server, name: &str, shards: &[(String, u64)]) -> f64 {
     let (host, base) = url.split_once('/').expect("a URL");
     let begun = Instant::now();
     std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..CONNECTIONS {
             scope.spawn(|| {
                 let mut stream = TcpStream::connect(host).expect("the server");
                 let mut answer = BufReader::new(stream.try_clone().expect("the same"));

@@ -51,9 +51,9 @@ impl Distribution {
 /// The quantile of sorted numbers at this share, interpolated between two of them if needed.
 fn at(sorted: &[f64], share: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
-    let place = share.clamp(0.0, 1.0) * last as f64;
-    let (low, high) = (place.floor() as usize, place.ceil() as usize);
-    sorted[low] + (sorted[high] - sorted[low]) * (place - place.floor())
+    let position = share.clamp(0.0, 1.0) * last as f64;
+    let (low, high) = (position.floor() as usize, position.ceil() as usize);
+    sorted[low] + (sorted[high] - sorted[low]) * (position - position.floor())
 }
 
 #[cfg(test)]
@@ -77,7 +77,10 @@ mod tests {
     fn none_and_one() {
         assert!(Distribution::of([]).is_empty());
         assert_eq!(Distribution::default().quantile(0.5), 0.0);
-        let one = Distribution::of([2.0]);
-        assert_eq!((one.mean, one.sd, one.quantile(0.3)), (2.0, 0.0, 2.0));
+        let distribution = Distribution::of([2.0]);
+        assert_eq!(
+            (distribution.mean, distribution.sd, distribution.quantile(0.3)),
+            (2.0, 0.0, 2.0)
+        );
     }
 }

@@ -38,9 +38,9 @@ impl<'de, T: Number + serde::Deserialize<'de>> Visitor<'de> for Numbers<T> {
     }
 
     fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Self::Value, E> {
-        let (numbers, rest) = bytes.as_chunks::<8>();
+        let (numbers, remainder) = bytes.as_chunks::<8>();
         let numbers = numbers.iter().map(|bytes| T::of(*bytes)).collect::<Option<Vec<T>>>();
-        numbers.filter(|_| rest.is_empty()).ok_or_else(|| E::custom("bytes of other numbers"))
+        numbers.filter(|_| remainder.is_empty()).ok_or_else(|| E::custom("bytes of other numbers"))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {

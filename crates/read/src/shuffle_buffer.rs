@@ -104,7 +104,7 @@ impl ShuffleBuffer {
         let mut inner = self.lock();
         // The chunks are of a few arrays only, so one of the right size is soon found.
         let found = inner.spare.iter().position(|spare| spare.len() == bytes);
-        let spare = found.map(|place| inner.spare.swap_remove(place));
+        let spare = found.map(|index| inner.spare.swap_remove(index));
         drop(inner);
         match spare {
             Some(spare) => Ok(spare),
@@ -115,14 +115,14 @@ impl ShuffleBuffer {
     /// Holds a decoded chunk.
     pub(crate) fn hold(&self, chunk: ChunkRef, number: usize, bytes: Vec<u8>) {
         let len = bytes.len() as u64;
-        let place = &self.places[chunk.stack as usize][chunk.array as usize][number];
+        let slot = &self.places[chunk.stack as usize][chunk.array as usize][number];
         let mut inner = self.lock();
-        if place.load().is_some() {
+        if slot.load().is_some() {
             // Another thread was first.
             inner.spare.push(bytes);
             return;
         }
-        place.store(Some(Arc::new(bytes)));
+        slot.store(Some(Arc::new(bytes)));
         inner.chunks.push(chunk);
         self.used.fetch_add(len, Ordering::Relaxed);
     }

@@ -27,7 +27,8 @@ pub(crate) fn wait_until<'a, T>(
     deadline: Option<Instant>,
 ) -> (MutexGuard<'a, T>, bool) {
     let Some(deadline) = deadline else { return (wait(signal, guard), false) };
-    let left = deadline.saturating_duration_since(Instant::now());
-    let (guard, timeout) = signal.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner);
+    let remaining = deadline.saturating_duration_since(Instant::now());
+    let (guard, timeout) =
+        signal.wait_timeout(guard, remaining).unwrap_or_else(PoisonError::into_inner);
     (guard, timeout.timed_out())
 }

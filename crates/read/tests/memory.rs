@@ -42,7 +42,7 @@ const PIECE: u64 = 300_000;
 const PIECES: u64 = 30;
 /// How many spans are requested before they are read.
 const AHEAD: u64 = 5;
-const MOST_AHEAD: u64 = 3 * AHEAD;
+const MAX_AHEAD: u64 = 3 * AHEAD;
 
 fn span(piece: u64) -> Range<u64> {
     let piece = piece % PIECES;
@@ -52,21 +52,21 @@ fn span(piece: u64) -> Range<u64> {
 /// Makes a store that keeps bytes read ahead allocate all buffers that are ever needed at the same time: that number of
 /// spans is held together, all in buffers of the store.
 fn grow_buffers(file: &dyn StoredFile) {
-    fn held(file: &dyn StoredFile, left: u64) -> bool {
-        let Some(next) = left.checked_sub(1) else { return true };
-        let (mut own, mut all) = (ReadBuffer::new(), false);
+    fn held(file: &dyn StoredFile, remaining: u64) -> bool {
+        let Some(next) = remaining.checked_sub(1) else { return true };
+        let (mut buffer, mut all) = (ReadBuffer::new(), false);
         let take = &mut |_: &[u8]| {
             all = held(file, next);
             Ok(())
         };
-        file.with_bytes(span(next), &mut own, take).unwrap();
-        all && own.capacity() == 0
+        file.with_bytes(span(next), &mut buffer, take).unwrap();
+        all && buffer.capacity() == 0
     }
     let start = Instant::now();
     loop {
-        (0..=MOST_AHEAD + 1).for_each(|piece| file.prefetch(span(piece)));
+        (0..=MAX_AHEAD + 1).for_each(|piece| file.prefetch(span(piece)));
         std::thread::sleep(Duration::from_millis(20));
-        if held(file, MOST_AHEAD + 2) {
+        if held(file, MAX_AHEAD + 2) {
             return;
         }
         assert!(start.elapsed() < Duration::from_secs(60), "nothing is read ahead");
@@ -85,8 +85,8 @@ fn counted(store: &dyn Store, folder: &Path, holds_bytes: bool) -> usize {
     let mut read = |rounds: usize, ahead: u64| {
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         for piece in (0..rounds).flat_map(|_| 0..PIECES) {
-            for asked in AHEAD..=ahead {
-                file.prefetch(span(piece + asked));
+            for distance in AHEAD..=ahead {
+                file.prefetch(span(piece + distance));
             }
             file.with_bytes(span(piece), &mut buffer, &mut |bytes| {
                 assert!(bytes.iter().all(|byte| *byte == 7));
@@ -98,7 +98,7 @@ fn counted(store: &dyn Store, folder: &Path, holds_bytes: bool) -> usize {
     };
     read(3, AHEAD);
     // Also if more spans are requested at once than ever before.
-    read(8, AHEAD) + read(2, MOST_AHEAD)
+    read(8, AHEAD) + read(2, MAX_AHEAD)
 }
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -173,9 +173,9 @@ fn memory_is_the_ring_and_little_more_and_does_not_grow() {
     let spec = StackSpec::new(24, 20, 16, 100).masks(&["a"]).tile(8, 20);
     let (_folder, mut loader) = loader(spec, Crop::Whole, 4);
     let batches = |loader: &mut Loader, count: usize| {
-        let mut given = 0;
-        while given < count {
-            given += usize::from(loader.next_batch().is_some_and(|batch| batch.is_ok()));
+        let mut delivered = 0;
+        while delivered < count {
+            delivered += usize::from(loader.next_batch().is_some_and(|batch| batch.is_ok()));
         }
     };
     batches(&mut loader, 500);

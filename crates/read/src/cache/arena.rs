@@ -93,7 +93,7 @@ impl Arena {
         number: usize,
         bytes: &[u8],
         budget: u64,
-        left: Option<Duration>,
+        remaining: Option<Duration>,
     ) -> Option<Duration> {
         let (entry, len) = (self.entry(array, number), bytes.len() as u64);
         let Ok(short) = u32::try_from(bytes.len()) else { return None };
@@ -107,7 +107,7 @@ impl Arena {
         let begin =
             entry.state.compare_exchange(EMPTY, WRITING, Ordering::Relaxed, Ordering::Relaxed);
         let start = begin.ok().and_then(|_| {
-            let start = self.take(bytes.len(), left);
+            let start = self.take(bytes.len(), remaining);
             if start.is_none() {
                 entry.state.store(EMPTY, Ordering::Relaxed);
             }
@@ -130,18 +130,18 @@ impl Arena {
     }
 
     /// Takes the next `len` bytes of the memory; returns where they begin.
-    fn take(&self, len: usize, left: Option<Duration>) -> Option<usize> {
+    fn take(&self, len: usize, remaining: Option<Duration>) -> Option<usize> {
         let supply = self.supply.as_ref()?;
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let (start, end) = (*next, next.checked_add(len)?.next_multiple_of(ALIGN));
         if end > supply.bytes() {
             return None;
         }
-        let waits = left.is_none_or(|left| left >= WAITS_FROM);
-        let ahead = if left.is_none() { AHEAD } else { LITTLE_AHEAD };
+        let waits = remaining.is_none_or(|remaining| remaining >= WAITS_FROM);
+        let ahead = if remaining.is_none() { AHEAD } else { LITTLE_AHEAD };
         let wanted = end.saturating_add(ahead).min(supply.bytes());
         let more = wanted.saturating_sub(supply.ready());
-        if waits || left.is_some_and(|left| left >= self.clearing(more)) {
+        if waits || remaining.is_some_and(|remaining| remaining >= self.clearing(more)) {
             supply.want(wanted);
         }
         if supply.ready() < end && !waits {

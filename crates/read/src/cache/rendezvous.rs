@@ -20,7 +20,7 @@ pub(super) use super::segment::ChunksOf;
 use super::segment::Segment;
 
 /// How long to wait for an answer. The process that listens answers at once, unless it is stopped.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often to try to create or to join: the process that listened may end in between.
 const TRIES: usize = 3;
 
@@ -80,7 +80,7 @@ impl Rendezvous {
 /// The file of the process that listens, which has to belong to the same user.
 fn ask(address: &SocketAddr, user: u32) -> io::Result<File> {
     let mut stream = UnixStream::connect_addr(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     if user_of(&stream)? != user {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
@@ -132,7 +132,7 @@ impl Host {
                 }
                 let Ok(mut stream) = stream else { continue };
                 // The process that asks may have ended, or may never read the answer.
-                let _ = stream.set_write_timeout(Some(PATIENCE));
+                let _ = stream.set_write_timeout(Some(ANSWER_TIMEOUT));
                 let _ = write!(stream, "{} {}", std::process::id(), segment.file().as_raw_fd());
             }
         };
@@ -179,10 +179,10 @@ mod tests {
 
     #[test]
     fn others_have_other_memory() {
-        let one = Rendezvous::join(key(2), &ARRAYS).unwrap();
-        let other = Rendezvous::join(key(3), &ARRAYS).unwrap();
-        one.segment().keep(0, 0, &[1; 100], u64::MAX);
-        assert_eq!(other.segment().get(0, 0), None);
+        let first = Rendezvous::join(key(2), &ARRAYS).unwrap();
+        let second = Rendezvous::join(key(3), &ARRAYS).unwrap();
+        first.segment().keep(0, 0, &[1; 100], u64::MAX);
+        assert_eq!(second.segment().get(0, 0), None);
         // The name is in use for other arrays, so the memory cannot be shared.
         assert!(Rendezvous::join(key(2), &[ChunksOf { count: 4, bytes: 100 }]).is_none());
     }

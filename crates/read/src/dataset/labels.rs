@@ -96,8 +96,8 @@ fn number<'a, K, L: Ord>(keys: &'a Keys<K>, look: impl Fn(&'a K) -> L) -> (Vec<L
         sorted.entry(look(key)).or_default().push(number);
     }
     let mut places = vec![0; keys.different().len()];
-    for (place, numbers) in sorted.values().enumerate() {
-        numbers.iter().for_each(|number| places[*number] = place as u32);
+    for (class, numbers) in sorted.values().enumerate() {
+        numbers.iter().for_each(|number| places[*number] = class as u32);
     }
     (sorted.into_keys().collect(), places)
 }

@@ -129,17 +129,17 @@ impl Dataset {
         let other = new.other.map(fits).transpose()?;
         let mut table: Vec<u16> = (0..=most as u16).map(|id| other.unwrap_or(id)).collect();
         let names = self.class_names(stack, &new.mask);
-        let mut given = HashMap::new();
+        let mut assigned = HashMap::new();
         for (class, id) in &new.classes {
             let old = match class {
                 Class::Id(id) => Some(fits(*id)?),
                 Class::Name(name) => {
-                    names.iter().position(|known| known == name).map(|place| place as u16)
+                    names.iter().position(|existing| existing == name).map(|id| id as u16)
                 }
             };
             let id = fits(*id)?;
             let Some(old) = old else { continue };
-            if given.insert(old, id).is_some_and(|before| before != id) {
+            if assigned.insert(old, id).is_some_and(|before| before != id) {
                 return Err(Error::conflict(format!(
                     "class {old} of mask {} has two new ids",
                     new.mask

@@ -80,9 +80,9 @@ impl Dataset {
         match others.iter().find(|stack| self.mask_layers(**stack, mask) != layers) {
             None => Ok(()),
             Some(other) => {
-                let [one, other] = [*first, *other].map(|stack| &self.stacks()[stack].name);
+                let [first, other] = [*first, *other].map(|stack| &self.stacks()[stack].name);
                 let what = format!(
-                    "mask {mask} has different layers in stack {other} than in stack {one}"
+                    "mask {mask} has different layers in stack {other} than in stack {first}"
                 );
                 Err(Error::conflict(what)
                     .at(self.path())

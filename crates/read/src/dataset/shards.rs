@@ -10,9 +10,9 @@ use super::files::{ShardHandle, is_sharded};
 use crate::Result;
 
 /// How many shards are opened at the same time.
-const AT_ONCE: usize = 32;
+const OPENING_THREADS: usize = 32;
 /// If there are more shards than this, each is opened when it is needed, because the indices take time and memory, too.
-const MOST: usize = 2048;
+const MAX_EAGER_SHARDS: usize = 2048;
 
 impl Dataset {
     /// Opens all shards, if there are not too many, and begins to check that all were read from the same dataset.
@@ -22,10 +22,10 @@ impl Dataset {
             .filter(|array| is_sharded(array.chunks))
             .flat_map(|array| (0..array.chunks.shards()).map(move |shard| (array, shard)))
             .collect();
-        if shards.len() > MOST {
+        if shards.len() > MAX_EAGER_SHARDS {
             return self.folder().check();
         }
-        let pool = threads::pool(shards.len().min(AT_ONCE), "open")?;
+        let pool = threads::pool(shards.len().min(OPENING_THREADS), "open")?;
         let open = |(): &mut (), (array, shard): &(ArrayRef<'_>, usize)| array.open_shard(*shard);
         self.folder().read_unsettled(|| pool.in_turn(shards.iter(), || (), open)).map(drop)
     }

@@ -48,10 +48,10 @@ struct Axis {
 }
 
 impl Axis {
-    /// For each place of the window, the pixel of the cube; `None` if it is padded with a value.
+    /// For each coordinate of the window, the pixel of the cube; `None` if it is padded with a value.
     fn pixels(&self) -> impl Iterator<Item = Option<usize>> {
         (self.start..self.start + i64::from(self.size))
-            .map(|place| self.pad.pixel(place, self.length, self.ratio))
+            .map(|coordinate| self.pad.pixel(coordinate, self.length, self.ratio))
     }
 
     /// The range from the first to the last of these pixels.
@@ -97,10 +97,10 @@ impl Decoder<'_> {
             for (row, out) in down.pixels().zip(rows_out) {
                 let from =
                     row.map(|row| &values.inside[(row - rows.start) * row_bytes..][..row_bytes]);
-                let mut rest = out;
+                let mut remaining = out;
                 for run in &values.runs {
-                    let (out, after) = rest.split_at_mut(run.len * pixel_bytes);
-                    rest = after;
+                    let (out, after) = remaining.split_at_mut(run.len * pixel_bytes);
+                    remaining = after;
                     match from.zip(run.first) {
                         Some((from, first)) => {
                             let start = (first - columns.start) * pixel_bytes;

@@ -119,10 +119,10 @@ impl Backend for Cuda {
             sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED;
         let mut is_supported = 0;
         // SAFETY: the number is written to a local variable; the device is one that exists.
-        let asked = check(unsafe {
+        let query = check(unsafe {
             sys::cuDeviceGetAttribute(&mut is_supported, attribute, self.context.device())
         });
-        asked.map_err(|error| error.what().to_owned())?;
+        query.map_err(|error| error.what().to_owned())?;
         match is_supported {
             0 => Err("the driver cannot register memory that is read-only".to_owned()),
             _ => Ok(Arc::new(MapLocker(self.context.clone()))),

@@ -46,7 +46,7 @@ pub(super) struct Buffers<B: Backend> {
 /// A compressed batch whose copy is queued.
 pub(super) struct Staged<B: Backend, S: Source> {
     flight: InFlight<B, S>,
-    place: S::Place,
+    position: S::Position,
     /// Which buffer it is in.
     buffer: usize,
 }
@@ -58,7 +58,7 @@ pub(super) enum Refused<S: Source> {
     /// The same: the device cannot copy from the map of a file.
     FromMap(Taken<S>),
     /// The copy cannot be waited for; batch and buffer are left to it.
-    Lost(Error, S::Place),
+    Lost(Error, S::Position),
 }
 
 impl<B: Backend> Buffers<B> {
@@ -134,7 +134,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
                 // Some copies may be under way.
                 std::mem::forget(taken.batch);
                 self.lose(&lost);
-                return Err(Refused::Lost(lost, taken.place));
+                return Err(Refused::Lost(lost, taken.position));
             }
             return Err(match copy.map {
                 Some(_) if error.kind() != ErrorKind::DeviceMemory => {
@@ -153,17 +153,17 @@ impl<B: Backend, S: Source> Worker<B, S> {
         self.rack.page_cache_bytes.fetch_add(of_map, Ordering::Relaxed);
         self.rack.gathered_bytes.fetch_add(work.gathered_bytes as u64, Ordering::Relaxed);
         *turn = 1 - buffer;
-        let Taken { batch, place } = taken;
+        let Taken { batch, position } = taken;
         let backend = self.rack.backend.clone();
         let batch = ManuallyDrop::new(batch);
         match backend.copied() {
             Ok(copied) => {
                 let copied = Some(Arc::new(copied));
-                Ok(Staged { flight: InFlight { backend, batch, copied }, place, buffer })
+                Ok(Staged { flight: InFlight { backend, batch, copied }, position, buffer })
             }
             Err(error) => {
                 self.lose(&error);
-                Err(Refused::Lost(error, place))
+                Err(Refused::Lost(error, position))
             }
         }
     }
@@ -172,27 +172,27 @@ impl<B: Backend, S: Source> Worker<B, S> {
     pub(super) fn refuse_staging(&mut self, refused: Refused<S>) -> Result<(), Interrupt> {
         match refused {
             Refused::Retry(taken, error) => self.refuse(taken, error),
-            Refused::FromMap(taken) => self.decode_on_host(taken.batch, taken.place),
-            Refused::Lost(error, place) => self.fail(error, place),
+            Refused::FromMap(taken) => self.decode_on_host(taken.batch, taken.position),
+            Refused::Lost(error, position) => self.fail(error, position),
         }
     }
 
     /// Completes a batch whose copy is queued, and hands it over.
     pub(super) fn decode(&mut self, staged: Staged<B, S>) -> Result<(), Interrupt> {
         if let Some(error) = self.loss() {
-            let Staged { flight, place, .. } = staged;
+            let Staged { flight, position, .. } = staged;
             drop(flight);
-            return self.fail(error, place);
+            return self.fail(error, position);
         }
         let decoding = decoding::<S>(&staged.flight.batch);
         if decoding.as_ref().is_ok_and(|decoding| !decoding.is_backed()) {
             // An earlier batch was to bring chunks to the device's memory, and did not.
-            let Staged { flight, place, .. } = staged;
+            let Staged { flight, position, .. } = staged;
             return match flight.into_batch() {
-                Ok(batch) => self.decode_on_host(batch, place),
+                Ok(batch) => self.decode_on_host(batch, position),
                 Err(error) => {
                     self.lose(&error);
-                    self.fail(error, place)
+                    self.fail(error, position)
                 }
             };
         }
@@ -200,17 +200,17 @@ impl<B: Backend, S: Source> Worker<B, S> {
         let mut slot = match self.room()? {
             Ok(slot) => slot,
             Err(refusal) => {
-                let Staged { flight, place, .. } = staged;
+                let Staged { flight, position, .. } = staged;
                 return match flight.finish() {
-                    Ok(()) => self.fail(refusal.error, place),
+                    Ok(()) => self.fail(refusal.error, position),
                     Err(error) => {
                         self.lose(&error);
-                        self.fail(error, place)
+                        self.fail(error, position)
                     }
                 };
             }
         };
-        let Staged { mut flight, place, buffer } = staged;
+        let Staged { mut flight, position, buffer } = staged;
         let info = S::info(&flight.batch);
         // Before memory of regions is held, because growing may release them.
         let decoding = decoding.and_then(|decoding| {
@@ -237,16 +237,16 @@ impl<B: Backend, S: Source> Worker<B, S> {
                     flight.copied = None;
                     self.abandon(slot);
                     self.lose(&lost);
-                    return self.fail(lost, place);
+                    return self.fail(lost, position);
                 }
                 drop(ManuallyDrop::into_inner(held));
                 self.rack.exchange.give(Ok(slot));
                 return match (flight.into_batch(), not_launched.err()) {
-                    (Ok(batch), None) => self.decode_on_host(batch, place),
-                    (Ok(batch), Some(error)) => self.refuse(Taken { batch, place }, error),
+                    (Ok(batch), None) => self.decode_on_host(batch, position),
+                    (Ok(batch), Some(error)) => self.refuse(Taken { batch, position }, error),
                     (Err(lost), _) => {
                         self.lose(&lost);
-                        self.fail(lost, place)
+                        self.fail(lost, position)
                     }
                 };
             }
@@ -260,12 +260,18 @@ impl<B: Backend, S: Source> Worker<B, S> {
             Err(error) => {
                 self.abandon(slot);
                 self.lose(&error);
-                return self.fail(error, place);
+                return self.fail(error, position);
             }
         };
         flight.copied = Some(done.clone());
         if !decoding.decodes() {
-            return self.hand_over_gathered(&decoding, flight, (slot, done), (info, place), held);
+            return self.hand_over_gathered(
+                &decoding,
+                flight,
+                (slot, done),
+                (info, position),
+                held,
+            );
         }
         self.look_ahead();
         let mut batch = match flight.into_batch() {
@@ -273,7 +279,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
             Err(error) => {
                 self.abandon(slot);
                 self.lose(&error);
-                return self.fail(error, place);
+                return self.fail(error, position);
             }
         };
         drop(ManuallyDrop::into_inner(held));
@@ -284,10 +290,10 @@ impl<B: Backend, S: Source> Worker<B, S> {
             drop(batch);
             self.count(&decoding);
             let memory = self.rack.lent(slot, done);
-            return self.put(Item::Batch(Ready { memory, info, place }));
+            return self.put(Item::Batch(Ready { memory, info, position }));
         }
         self.rack.exchange.give(Ok(slot));
-        self.decode_on_host(batch, place)
+        self.decode_on_host(batch, position)
     }
 
     /// Hands over a batch of which nothing can be damaged, as soon as its work is queued.
@@ -296,14 +302,14 @@ impl<B: Backend, S: Source> Worker<B, S> {
         decoding: &Decoding,
         flight: InFlight<B, S>,
         (mut slot, done): (Slot<B>, Arc<B::Event>),
-        (info, place): (S::Info, S::Place),
+        (info, position): (S::Info, S::Position),
         held: ManuallyDrop<Option<RegionMemory>>,
     ) -> Result<(), Interrupt> {
         // As in `hand_over`: whoever waits for the work has waited for the fences.
         slot.fences.clear();
         let memory = self.rack.lent(slot, done);
         self.count(decoding);
-        let put = self.put(Item::Batch(Ready { memory, info, place }));
+        let put = self.put(Item::Batch(Ready { memory, info, position }));
         if put.is_ok() {
             self.look_ahead();
         }
@@ -326,10 +332,10 @@ impl<B: Backend, S: Source> Worker<B, S> {
     }
 
     /// Decodes a batch on the CPU that the device cannot complete, and copies its values.
-    fn decode_on_host(&mut self, batch: S::Batch, place: S::Place) -> Result<(), Interrupt> {
+    fn decode_on_host(&mut self, batch: S::Batch, position: S::Position) -> Result<(), Interrupt> {
         match self.source.decoded_here(batch) {
-            Ok(batch) => self.copy(Taken { batch, place }),
-            Err(error) => self.fail(error, place),
+            Ok(batch) => self.copy(Taken { batch, position }),
+            Err(error) => self.fail(error, position),
         }
     }
 
@@ -423,18 +429,18 @@ impl<B: Backend, S: Source> Worker<B, S> {
             return;
         }
         let Some(next) = self.source.next_if_ready() else { return };
-        let place = self.source.place();
+        let position = self.source.position();
         self.ahead = Some(match next {
-            None => Ahead::End(place),
-            Some(Err(error)) => Ahead::Failed(error, place),
+            None => Ahead::End(position),
+            Some(Err(error)) => Ahead::Failed(error, position),
             Some(Ok(batch)) if S::decoding(&batch).is_none() => {
-                Ahead::Batch(Taken { batch, place })
+                Ahead::Batch(Taken { batch, position })
             }
-            Some(Ok(batch)) => match self.stage(Taken { batch, place }) {
+            Some(Ok(batch)) => match self.stage(Taken { batch, position }) {
                 Ok(staged) => Ahead::Staged(staged),
                 // It is tried again, and refused then, when it is its turn.
                 Err(Refused::Retry(taken, _) | Refused::FromMap(taken)) => Ahead::Batch(taken),
-                Err(Refused::Lost(error, place)) => Ahead::Failed(error, place),
+                Err(Refused::Lost(error, position)) => Ahead::Failed(error, position),
             },
         });
     }
@@ -449,7 +455,7 @@ impl RegionMemory {
     fn of(decoding: &Decoding) -> Option<Self> {
         let mut held = Self::default();
         for region in decoding.regions() {
-            if held.0.iter().all(|(one, _)| !Arc::ptr_eq(one, region)) {
+            if held.0.iter().all(|(other, _)| !Arc::ptr_eq(other, region)) {
                 held.0.push((region.clone(), region.memory()?));
             }
         }

@@ -212,9 +212,9 @@ impl<S, T> Exchange<S, T> {
     pub(super) fn clear(&self) {
         let mut inner = lock(&self.inner);
         inner.cleared = true;
-        let left = (std::mem::take(&mut inner.room), std::mem::take(&mut inner.items));
+        let remaining = (std::mem::take(&mut inner.room), std::mem::take(&mut inner.items));
         drop(inner);
-        drop(left);
+        drop(remaining);
     }
 }
 

@@ -185,12 +185,12 @@ impl Inner {
     }
 
     fn queue(&mut self, queue: Queue) -> &mut VecDeque<Op> {
-        let place = self.queues.iter().position(|(name, _)| *name == queue);
-        let place = place.unwrap_or_else(|| {
+        let index = self.queues.iter().position(|(name, _)| *name == queue);
+        let index = index.unwrap_or_else(|| {
             self.queues.push((queue, VecDeque::new()));
             self.queues.len() - 1
         });
-        &mut self.queues[place].1
+        &mut self.queues[index].1
     }
 
     fn is_idle(&self) -> bool {
@@ -201,15 +201,15 @@ impl Inner {
     fn next(&mut self) -> Option<Op> {
         let first = self.roll() as usize;
         let count = self.queues.len();
-        for place in (0..count).map(|place| (place + first) % count) {
-            let (queue, ops) = &self.queues[place];
+        for index in (0..count).map(|index| (index + first) % count) {
+            let (queue, ops) = &self.queues[index];
             let goes_on = match ops.front() {
                 Some(Op::Wait(event)) => self.events[*event],
                 Some(_) => true,
                 None => false,
             };
             if goes_on && self.held != Some(*queue) {
-                return self.queues[place].1.pop_front();
+                return self.queues[index].1.pop_front();
             }
         }
         None
@@ -289,12 +289,12 @@ impl Inner {
         false
     }
 
-    /// Returns an error as long as `left` is not 0, and counts it down.
-    fn refuses(left: &mut usize) -> Result<()> {
-        if *left == 0 {
+    /// Returns an error as long as `remaining` is not 0, and counts it down.
+    fn refuses(remaining: &mut usize) -> Result<()> {
+        if *remaining == 0 {
             return Ok(());
         }
-        *left -= 1;
+        *remaining -= 1;
         Err(Error::device("the device refuses: FAKE"))
     }
 
@@ -304,8 +304,8 @@ impl Inner {
 }
 
 fn take_out(starts: &mut Vec<usize>, start: usize) {
-    let place = starts.iter().position(|one| *one == start);
-    starts.swap_remove(place.expect("noted when it was queued"));
+    let index = starts.iter().position(|other| *other == start);
+    starts.swap_remove(index.expect("noted when it was queued"));
 }
 
 impl Fake {
@@ -469,11 +469,11 @@ impl Backend for Fake {
                 return Err(Error::device_memory("the device is out of memory: FAKE")
                     .with_remedy("use smaller batches or crops"));
             }
-            left => left.map(|left| left - 1),
+            remaining => remaining.map(|count| count - 1),
         };
         let fits = inner.free.iter().position(|span| span.bytes == bytes);
         let span = match fits {
-            Some(place) => inner.free.swap_remove(place),
+            Some(index) => inner.free.swap_remove(index),
             None => Span { start: vec![0xAB_u8; bytes].leak().as_mut_ptr() as usize, bytes },
         };
         drop(inner);

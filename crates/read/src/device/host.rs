@@ -140,8 +140,8 @@ impl Host {
         match deadline {
             None => self.loader.next_batch().map(|next| next.map(Some)),
             Some(deadline) => {
-                let left = deadline.saturating_duration_since(Instant::now());
-                self.loader.next_within(left.max(Duration::from_nanos(1)))
+                let remaining = deadline.saturating_duration_since(Instant::now());
+                self.loader.next_within(remaining.max(Duration::from_nanos(1)))
             }
         }
     }

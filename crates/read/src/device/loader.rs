@@ -151,7 +151,7 @@ struct OnDevice<B: Backend, S: Source, L: Library> {
 impl<B, S, L> Delivery<L> for OnDevice<B, S, L>
 where
     B: Backend,
-    S: Source<Info = Arc<BatchInfo>, Place = State> + 'static,
+    S: Source<Info = Arc<BatchInfo>, Position = State> + 'static,
     L: Library,
 {
     fn next(&mut self, deadline: Option<Instant>) -> Result<Next<BatchTensors<L>, State>> {
@@ -170,7 +170,7 @@ where
 impl Source for Loader {
     type Batch = Batch;
     type Info = Arc<BatchInfo>;
-    type Place = State;
+    type Position = State;
 
     fn next(&mut self) -> Option<Result<Batch>> {
         self.next_batch()
@@ -194,7 +194,7 @@ impl Source for Loader {
         self.set_epoch(epoch);
     }
 
-    fn place(&self) -> State {
+    fn position(&self) -> State {
         self.state()
     }
 
@@ -614,15 +614,15 @@ fn keep_samples<B: Backend>(
         });
         let as_stored = member.options().bands.is_none() && !member.changes_values();
         // The sizes of frames are in the indices of all shards, each of which would be asked for.
-        let asked = options.device_cache;
-        let are_near = asked == DeviceCache::Compressed || !is_url(member.dataset().path());
+        let requested = options.device_cache;
+        let are_near = requested == DeviceCache::Compressed || !is_url(member.dataset().path());
         let residents = Residents::join(
             backend,
             &Request {
                 dataset: member.dataset(),
                 samples: samples.collect::<Result<_>>()?,
                 arrays: &|stack| member.arrays(stack),
-                asked,
+                asked: requested,
                 limit: options.device_cache_bytes,
                 reserved,
                 by_windows: member.plan().options().crop != Crop::Whole,

@@ -263,7 +263,7 @@ impl FromStr for Normalization {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|one| one.to_string() == name).ok_or_else(|| {
+        Self::ALL.into_iter().find(|norm| norm.to_string() == name).ok_or_else(|| {
             let names: Vec<String> = Self::ALL.iter().map(Self::to_string).collect();
             Error::conflict(format!("normalize cannot be {name:?}"))
                 .with_remedy(format!("give one of {}, or (mean, std)", names.join(", ")))

@@ -77,7 +77,7 @@ impl<M: Send + 'static> Prefetch<M> {
     /// The next batch. Like [`Host::next`], but what is made was made by the thread.
     pub(super) fn next(&mut self, deadline: Option<Instant>) -> Result<Next<M, State>> {
         match self.exchange.take(deadline) {
-            Taken::Item(Item::Batch(made, state, _room)) => Ok(Next::Batch(made, state)),
+            Taken::Item(Item::Batch(batch, state, _room)) => Ok(Next::Batch(batch, state)),
             Taken::Item(Item::End(state)) => Ok(Next::End(state)),
             Taken::Item(Item::Failed(error, Some(state))) => Ok(Next::Failed(error, state)),
             Taken::Item(Item::Failed(error, None)) => Err(error),
@@ -170,7 +170,7 @@ impl<M> Preparer<M> {
             self.state = state.clone();
         }
         let (error, state) = match next {
-            Ok(Next::Batch(made, state)) => return self.put(Item::Batch(made, state, room)),
+            Ok(Next::Batch(batch, state)) => return self.put(Item::Batch(batch, state, room)),
             Ok(Next::End(state)) => return self.put(Item::End(state)),
             Ok(Next::Failed(error, state)) => (error, Some(state)),
             Err(error) => (error, None),

@@ -23,7 +23,7 @@ impl Repeat {
 impl Source for Repeat {
     type Batch = Arc<Batch>;
     type Info = Arc<BatchInfo>;
-    type Place = State;
+    type Position = State;
 
     fn next(&mut self) -> Option<Result<Arc<Batch>>> {
         if let Some(batch) = &self.batch {
@@ -42,7 +42,7 @@ impl Source for Repeat {
 
     fn go_to(&mut self, _: u64) {}
 
-    fn place(&self) -> State {
+    fn position(&self) -> State {
         self.loader.state()
     }
 

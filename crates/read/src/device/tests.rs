@@ -25,7 +25,7 @@ const EPOCH: u64 = 5;
 
 /// Delivers batches of known bytes from a few host buffers, which are filled with rubbish as soon as they are
 /// dropped.
-struct Made {
+struct TestSource {
     pool: Arc<Pool>,
     epoch: u64,
     number: u64,
@@ -97,10 +97,10 @@ fn bytes_of((epoch, number): (u64, u64)) -> Vec<u8> {
     (0..BYTES as u64).map(|byte| (epoch * 89 + number * 31 + byte * 7) as u8).collect()
 }
 
-impl Source for Made {
+impl Source for TestSource {
     type Batch = HostBatch;
     type Info = (u64, u64);
-    type Place = (u64, u64);
+    type Position = (u64, u64);
 
     fn next(&mut self) -> Option<Result<HostBatch>> {
         if self.errors.remove(&(self.epoch, self.number)) {
@@ -139,7 +139,7 @@ impl Source for Made {
         (self.epoch, self.number) = (epoch, 0);
     }
 
-    fn place(&self) -> (u64, u64) {
+    fn position(&self) -> (u64, u64) {
         (self.epoch, self.number)
     }
 
@@ -183,8 +183,8 @@ struct Batch {
 struct Bench {
     fake: Fake,
     pool: Arc<Pool>,
-    transfer: Transfer<Fake, Made>,
-    /// The places after batches that failed.
+    transfer: Transfer<Fake, TestSource>,
+    /// The positions after batches that failed.
     failed: Vec<(u64, u64)>,
 }
 
@@ -198,7 +198,7 @@ fn bench_on(fake: Fake, errors: &[(u64, u64)]) -> Result<Bench> {
         (0..host_buffers()).map(|_| vec![0xEE; BUFFER].leak()).collect();
     let errors = errors.iter().copied().collect();
     let compressed = COMPRESSED.get();
-    let source = Made { pool: pool.clone(), epoch: 0, number: 0, errors, compressed };
+    let source = TestSource { pool: pool.clone(), epoch: 0, number: 0, errors, compressed };
     let stopping = pool.clone();
     let interrupt = Box::new(move || {
         let buffers = stopping.buffers.lock().unwrap();
@@ -236,18 +236,18 @@ impl Bench {
     /// The next batch, for use on some streams.
     fn try_next_on(&mut self, streams: &[Stream]) -> Result<Option<Batch>> {
         let deadline = Some(Instant::now() + Duration::from_secs(20));
-        let made = self.transfer.next(deadline, |memory, name| {
+        let next = self.transfer.next(deadline, |memory, name| {
             streams.iter().try_for_each(|stream| memory.lend(*stream))?;
             Ok((Array::new(memory.clone(), 0, &[BYTES], ElementType::U8)?, *name))
         });
-        Ok(match made? {
-            Next::Batch((array, name), place) => {
-                assert_eq!(place, (name.0, name.1 + 1));
+        Ok(match next? {
+            Next::Batch((array, name), position) => {
+                assert_eq!(position, (name.0, name.1 + 1));
                 Some(Batch { array, name })
             }
             Next::End(_) => None,
-            Next::Failed(error, place) => {
-                self.failed.push(place);
+            Next::Failed(error, position) => {
+                self.failed.push(position);
                 return Err(error);
             }
             Next::TimedOut | Next::Over => panic!("nothing comes"),
@@ -458,18 +458,18 @@ fn a_restart_at_any_time_begins_the_epoch_asked_for() {
 #[test]
 fn an_error_of_the_loader_takes_the_place_of_its_batch() {
     let mut bench = bench(5, &[(0, 0), (0, 3), (1, 4)]);
-    let (mut seen, mut ends) = (Vec::new(), Vec::new());
+    let (mut names, mut ends) = (Vec::new(), Vec::new());
     for call in 0..12 {
         match bench.try_next() {
             Ok(Some(batch)) => {
                 bench.read(&batch);
-                seen.push(batch.name);
+                names.push(batch.name);
             }
             Ok(None) => ends.push(call),
             Err(_) => {}
         }
     }
-    assert_eq!(seen, [(0, 1), (0, 2), (0, 4), (1, 0), (1, 1), (1, 2), (1, 3)]);
+    assert_eq!(names, [(0, 1), (0, 2), (0, 4), (1, 0), (1, 1), (1, 2), (1, 3)]);
     assert_eq!((&bench.failed[..], &ends[..]), (&[(0, 1), (0, 4), (1, 5)][..], &[5, 11][..]));
     bench.end();
 }
@@ -565,8 +565,8 @@ fn a_batch_that_cannot_be_made_comes_once_more_and_then_counts() {
     };
     for number in 1..=3 {
         assert!(fails(&mut bench).is_err());
-        let Ok(Next::Failed(_, place)) = fails(&mut bench) else { panic!("it comes for ever") };
-        assert_eq!(place, (0, number));
+        let Ok(Next::Failed(_, position)) = fails(&mut bench) else { panic!("it comes for ever") };
+        assert_eq!(position, (0, number));
     }
     assert!(fails(&mut bench).is_err());
     let batch = bench.next().unwrap();
@@ -892,9 +892,9 @@ fn gives_what_its_loader_gives(decode: DecodePlace) {
         };
         assert_eq!((have.epoch(), have.items()), (want.epoch(), want.items()));
         fake.read(&have.image, want.image().bytes.to_vec(), "image");
-        for (place, mask) in want.masks().enumerate() {
-            assert_eq!(have.masks[place].0, mask.name);
-            fake.read(&have.masks[place].1, mask.bytes.to_vec(), mask.name);
+        for (number, mask) in want.masks().enumerate() {
+            assert_eq!(have.masks[number].0, mask.name);
+            fake.read(&have.masks[number].1, mask.bytes.to_vec(), mask.name);
         }
         if step == 30 {
             middle = Some((loader.state(), loader.next_batch().unwrap().unwrap().items().to_vec()));

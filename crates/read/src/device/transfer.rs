@@ -43,7 +43,7 @@ use crate::{Error, ErrorKind, Result};
 pub(super) const SLOTS: usize = 2;
 /// A consumer that asks for the next batch while it holds the previous one gets one more slot. Slots beyond these are
 /// freed when they are no longer needed.
-const MOST_SLOTS: usize = 3;
+const RETAINED_SLOTS: usize = 3;
 
 /// Where host batches come from.
 pub(super) trait Source: Send + 'static {
@@ -52,7 +52,7 @@ pub(super) trait Source: Send + 'static {
     /// The metadata of a batch.
     type Info: Send + Sync;
     /// How far the consumer is when it has taken a batch.
-    type Place: Send;
+    type Position: Send;
 
     fn next(&mut self) -> Option<Result<Self::Batch>>;
 
@@ -60,7 +60,7 @@ pub(super) trait Source: Send + 'static {
     fn next_if_ready(&mut self) -> Option<Option<Result<Self::Batch>>>;
 
     fn go_to(&mut self, epoch: u64);
-    fn place(&self) -> Self::Place;
+    fn position(&self) -> Self::Position;
     fn bytes(batch: &Self::Batch) -> &[u8];
     fn info(batch: &Self::Batch) -> Self::Info;
 
@@ -191,15 +191,15 @@ unsafe impl<B: Backend, S: Source> Memory for Lent<B, S> {
 pub(super) struct Ready<B: Backend, S: Source> {
     pub(super) memory: Arc<Lent<B, S>>,
     pub(super) info: S::Info,
-    pub(super) place: S::Place,
+    pub(super) position: S::Position,
 }
 
 /// Result that the transfer thread hands over.
 pub(super) enum Item<B: Backend, S: Source> {
     Batch(Ready<B, S>),
-    End(S::Place),
-    /// The error of a batch, and the place after the batch; no place if the same batch comes once more.
-    Failed(Error, Option<S::Place>),
+    End(S::Position),
+    /// The error of a batch, and the position after the batch; no position if the same batch comes once more.
+    Failed(Error, Option<S::Position>),
 }
 
 /// A batch as the consumer gets it.
@@ -208,7 +208,7 @@ pub(super) enum Next<R, P> {
     Batch(R, P),
     End(P),
     TimedOut,
-    /// A batch failed; the next one comes next. If the place is the one before, it was not an error of a batch.
+    /// A batch failed; the next one comes next. If the position is the one before, it was not an error of a batch.
     Failed(Error, P),
     /// No batch can come any more, as an error said before. The epoch is over.
     Over,
@@ -312,7 +312,7 @@ impl<B: Backend, S: Source> Transfer<B, S> {
         &mut self,
         deadline: Option<Instant>,
         mut build: impl FnMut(&Arc<dyn Memory>, &S::Info) -> Result<R>,
-    ) -> Result<Next<R, S::Place>> {
+    ) -> Result<Next<R, S::Position>> {
         let rack = &self.rack;
         if let Err(error) = rack.make_room(self.slot_bytes) {
             if !std::mem::replace(&mut self.is_retry, true) {
@@ -336,11 +336,11 @@ impl<B: Backend, S: Source> Transfer<B, S> {
                 self.is_over = true;
                 Err(Error::bug("the transfer thread panicked"))
             }
-            Taken::Item(Item::End(place)) => Ok(Next::End(place)),
+            Taken::Item(Item::End(position)) => Ok(Next::End(position)),
             Taken::Item(Item::Failed(error, None)) => Err(error),
-            Taken::Item(Item::Failed(error, Some(place))) => {
+            Taken::Item(Item::Failed(error, Some(position))) => {
                 self.is_retry = false;
-                Ok(Next::Failed(error, place))
+                Ok(Next::Failed(error, position))
             }
             Taken::Item(Item::Batch(ready)) => {
                 let mut taken = Untaken { exchange: &rack.exchange, ready: Some(ready) };
@@ -354,7 +354,7 @@ impl<B: Backend, S: Source> Transfer<B, S> {
                     Err(error) if std::mem::replace(&mut self.is_retry, true) => {
                         self.is_retry = false;
                         let ready = taken.ready.take().expect("put there above");
-                        return Ok(Next::Failed(error, ready.place));
+                        return Ok(Next::Failed(error, ready.position));
                     }
                     Err(error) => return Err(error),
                 };
@@ -364,7 +364,7 @@ impl<B: Backend, S: Source> Transfer<B, S> {
                 if let Some(filled) = ready.memory.filled.get() {
                     filled.held.store(true, Ordering::Relaxed);
                 }
-                Ok(Next::Batch(built, ready.place))
+                Ok(Next::Batch(built, ready.position))
             }
         }
     }
@@ -445,7 +445,7 @@ impl<B: Backend, S: Source> Rack<B, S> {
             return Ok(());
         }
         self.add_slot(slot_bytes)?;
-        if slots >= MOST_SLOTS {
+        if slots >= RETAINED_SLOTS {
             self.given_away.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
@@ -493,7 +493,7 @@ impl<B: Backend, S: Source> Rack<B, S> {
         let slots = self.slots.load(Ordering::Relaxed);
         // The slots that the consumer does not hold have to be enough for it and for the next copy.
         let free = slots.saturating_sub(self.held.load(Ordering::Relaxed));
-        slots > MOST_SLOTS && free > SLOTS
+        slots > RETAINED_SLOTS && free > SLOTS
     }
 }
 

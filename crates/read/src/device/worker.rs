@@ -27,10 +27,10 @@ pub(super) struct Worker<B: Backend, S: Source> {
     pub(super) lost: Option<(ErrorKind, String)>,
 }
 
-/// A batch that the source gave, and the place after it.
+/// A batch that the source gave, and the position after it.
 pub(super) struct Taken<S: Source> {
     pub batch: S::Batch,
-    pub place: S::Place,
+    pub position: S::Position,
 }
 
 /// A result of the source that came while a batch was decoded.
@@ -38,9 +38,9 @@ pub(super) enum Ahead<B: Backend, S: Source> {
     /// Its copy is queued.
     Staged(Staged<B, S>),
     Batch(Taken<S>),
-    End(S::Place),
-    /// The error of a batch, and the place after it.
-    Failed(Error, S::Place),
+    End(S::Position),
+    /// The error of a batch, and the position after it.
+    Failed(Error, S::Position),
 }
 
 /// Says that the thread has ended, also if it panicked.
@@ -124,25 +124,25 @@ impl<B: Backend, S: Source> Worker<B, S> {
             }
             (None, Some(Ahead::Batch(taken))) => taken,
             (None, Some(Ahead::Staged(staged))) => return self.decode(staged),
-            (None, Some(Ahead::End(place))) => return self.put(Item::End(place)),
-            (None, Some(Ahead::Failed(error, place))) => return self.fail(error, place),
+            (None, Some(Ahead::End(position))) => return self.put(Item::End(position)),
+            (None, Some(Ahead::Failed(error, position))) => return self.fail(error, position),
             (None, None) => match self.source.next() {
-                Some(Ok(batch)) => Taken { batch, place: self.source.place() },
+                Some(Ok(batch)) => Taken { batch, position: self.source.position() },
                 Some(Err(error)) => {
-                    let place = self.source.place();
-                    return self.fail(error, place);
+                    let position = self.source.position();
+                    return self.fail(error, position);
                 }
                 None => {
-                    let place = self.source.place();
-                    return self.put(Item::End(place));
+                    let position = self.source.position();
+                    return self.put(Item::End(position));
                 }
             },
         };
         if let Some(error) = self.loss() {
             // Every batch fails by itself, so that the epoch ends, as on other ranks.
-            let Taken { batch, place } = taken;
+            let Taken { batch, position } = taken;
             drop(batch);
-            return self.fail(error, place);
+            return self.fail(error, position);
         }
         if S::decoding(&taken.batch).is_some() {
             return match self.stage(taken) {
@@ -165,9 +165,9 @@ impl<B: Backend, S: Source> Worker<B, S> {
         let slot = match self.room()? {
             Ok(slot) => slot,
             Err(refusal) => {
-                let Taken { batch, place } = taken;
+                let Taken { batch, position } = taken;
                 drop(batch);
-                return self.fail(refusal.error, place);
+                return self.fail(refusal.error, position);
             }
         };
         if let Err(error) = self.queue(&taken.batch, &slot) {
@@ -218,7 +218,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
         info: S::Info,
         mut slot: Slot<B>,
     ) -> Result<(), Interrupt> {
-        let Taken { batch, place } = taken;
+        let Taken { batch, position } = taken;
         let backend = self.rack.backend.clone();
         let mut flight: InFlight<B, S> =
             InFlight { backend: backend.clone(), batch: ManuallyDrop::new(batch), copied: None };
@@ -229,7 +229,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
                 // The copy comes after the fences: whoever waits for the copy has waited for them.
                 slot.fences.clear();
                 let memory = self.rack.lent(slot, copied);
-                self.put(Item::Batch(Ready { memory, info, place }))?;
+                self.put(Item::Batch(Ready { memory, info, position }))?;
                 // This batch was handed over. If it cannot be used, the consumer's stream says so.
                 if let Err(error) = flight.finish() {
                     self.lose(&error);
@@ -240,7 +240,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
             Err(error) => {
                 self.abandon(slot);
                 self.lose(&error);
-                self.fail(error, place)
+                self.fail(error, position)
             }
         }
     }
@@ -261,9 +261,9 @@ impl<B: Backend, S: Source> Worker<B, S> {
     /// Hands over the error of a batch whose copy was refused. The batch is tried once more.
     pub(super) fn refuse(&mut self, taken: Taken<S>, error: Error) -> Result<(), Interrupt> {
         if std::mem::take(&mut self.is_retry) {
-            let Taken { batch, place } = taken;
+            let Taken { batch, position } = taken;
             drop(batch);
-            return self.fail(error, place);
+            return self.fail(error, position);
         }
         (self.pending, self.is_retry) = (Some(taken), true);
         self.tell(error, None)
@@ -274,14 +274,14 @@ impl<B: Backend, S: Source> Worker<B, S> {
         self.is_retry = false;
     }
 
-    /// Hands over the error of a batch, and the place after it.
-    pub(super) fn fail(&self, error: Error, place: S::Place) -> Result<(), Interrupt> {
-        self.tell(error, Some(place))
+    /// Hands over the error of a batch, and the position after it.
+    pub(super) fn fail(&self, error: Error, position: S::Position) -> Result<(), Interrupt> {
+        self.tell(error, Some(position))
     }
 
     /// Hands an error over, and goes on when the consumer asks again.
-    fn tell(&self, error: Error, place: Option<S::Place>) -> Result<(), Interrupt> {
-        self.put(Item::Failed(error, place))?;
+    fn tell(&self, error: Error, position: Option<S::Position>) -> Result<(), Interrupt> {
+        self.put(Item::Failed(error, position))?;
         self.rack.exchange.asked(self.generation)
     }
 

@@ -65,20 +65,21 @@ pub(super) fn cut(
     let (mut largest, mut chunks, mut decoded, mut wanted) = (0, 0.0, 0.0, 0.0);
     let groups = groups_of(dataset, bands);
     // Each stack has one shape.
-    let mut known: Vec<Option<BlockSize>> = vec![None; dataset.stacks().len()];
+    let mut block_sizes: Vec<Option<BlockSize>> = vec![None; dataset.stacks().len()];
     for (sample, items) in plan.samples().iter().zip(plan.counts()) {
         let stack = dataset.stack_of(sample.sample)?;
         let image = dataset.image(stack);
         let size = plan.window_size(sample);
-        let block = known[stack].get_or_insert_with(|| match cuts {
+        let block = block_sizes[stack].get_or_insert_with(|| match cuts {
             true => BlockSize::cut(image.grid(), size),
             false => BlockSize::whole(image.grid()),
         });
         let grid = image.grid();
-        let own = (grid.down() * grid.across() * groups[stack]) as f64;
-        chunks += own;
-        decoded += own * block.decoded();
-        wanted += f64::from(*items) * (chunks_touched(grid, size) * groups[stack] as f64).min(own);
+        let cube_chunks = (grid.down() * grid.across() * groups[stack]) as f64;
+        chunks += cube_chunks;
+        decoded += cube_chunks * block.decoded();
+        wanted += f64::from(*items)
+            * (chunks_touched(grid, size) * groups[stack] as f64).min(cube_chunks);
         let block_chunks = block.chunks() * groups[stack] as u64;
         largest = largest.max(block_chunks * image.chunks.chunk_bytes() as u64);
         blocks.extend(block.blocks(grid, sample.sample));

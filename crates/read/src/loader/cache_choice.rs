@@ -309,8 +309,8 @@ pub fn shuffle_window_bytes(limit: u64) -> u64 {
 
 /// Number of processes on this machine that train together, as reported by torchrun.
 pub(super) fn ranks_here() -> u64 {
-    let said = std::env::var("LOCAL_WORLD_SIZE").ok();
-    said.and_then(|said| said.parse().ok()).unwrap_or(1).max(1)
+    let variable = std::env::var("LOCAL_WORLD_SIZE").ok();
+    variable.and_then(|text| text.parse().ok()).unwrap_or(1).max(1)
 }
 
 /// Calls `each` with every array that a plan reads, and the places of its samples.

@@ -60,8 +60,8 @@ impl<'a> LabelledMasks<'a> {
 
     /// The bitmap of a sample. It is the first in the list afterwards.
     fn bits(&mut self, sample: usize) -> Result<&Bits> {
-        let known = self.latest.iter().position(|bits| bits.sample == sample);
-        let bits = match known.and_then(|place| self.latest.remove(place)) {
+        let index = self.latest.iter().position(|bits| bits.sample == sample);
+        let bits = match index.and_then(|index| self.latest.remove(index)) {
             Some(bits) => bits,
             None => {
                 let bits = self.read(sample)?;
@@ -136,13 +136,13 @@ impl Bits {
         let (rows, Range { start: first, end }) = (window.row_range(), window.column_range());
         let in_row = |row: usize| -> u64 {
             let words = &self.words[row * self.words_a_row..][..self.words_a_row];
-            let word = |place: usize| {
+            let word = |index: usize| {
                 let (low, high) =
-                    (first.max(place * 64) % 64, end.min(place * 64 + 64) - place * 64);
+                    (first.max(index * 64) % 64, end.min(index * 64 + 64) - index * 64);
                 // Bits below `high`, from `low` on.
-                (words[place] >> low << low << (64 - high)).count_ones()
+                (words[index] >> low << low << (64 - high)).count_ones()
             };
-            (first / 64..end.div_ceil(64)).map(|place| u64::from(word(place))).sum()
+            (first / 64..end.div_ceil(64)).map(|index| u64::from(word(index))).sum()
         };
         rows.map(in_row).sum()
     }

@@ -57,12 +57,12 @@ mod tests {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
         let mut loads = LoadIntervals::default();
-        let one = |(begun, tasks): &(u64, &[u64])| {
+        let interval = |(begun, tasks): &(u64, &[u64])| {
             let loading = LoadTime::begun(at(*begun));
             tasks.iter().for_each(|end| loading.did(at(*end)));
             (loads.next(&loading).expect("it has begun") * 1e3).round() as u64
         };
-        batches.iter().map(one).collect()
+        batches.iter().map(interval).collect()
     }
 
     #[test]

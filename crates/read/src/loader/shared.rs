@@ -151,10 +151,10 @@ impl Shared {
     }
 
     /// Drops unfinished batches and makes the feeder begin elsewhere.
-    pub(crate) fn restart(&self, epoch: u64, given: Vec<Segment>) {
+    pub(crate) fn restart(&self, epoch: u64, delivered: Vec<Segment>) {
         // The lock is held meanwhile, so that a feeder that sees the new generation waits for its start.
         let mut start = self.start.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = self.ring.slots().restart();
-        *start = Start { generation, epoch, given };
+        *start = Start { generation, epoch, given: delivered };
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct ShuffleSchedule {
     /// The chunks of the next group that are not in this group.
     next: Vec<ChunkRef>,
     /// How many of those were handed out.
-    given: usize,
+    handed_out: usize,
     /// The next epoch, drawn to know what it begins with.
     next_epoch: Option<EpochPlan>,
     /// Chunks of the earlier groups, each with the turn after the last batch of the group.
@@ -58,9 +58,9 @@ impl ShuffleSchedule {
         let (first, end) = self.batches;
         let first = first + reader.options.slots.min((end - first) / 2);
         let (step, steps) = ((n + 1).saturating_sub(first), end - first);
-        let due = (self.next.len() * step / steps.max(1)).max(self.given);
-        ahead.extend_from_slice(&self.next[self.given..due]);
-        self.given = due;
+        let due = (self.next.len() * step / steps.max(1)).max(self.handed_out);
+        ahead.extend_from_slice(&self.next[self.handed_out..due]);
+        self.handed_out = due;
         self.turns += 1;
         Ok(())
     }
@@ -76,10 +76,10 @@ impl ShuffleSchedule {
     ) -> Result<()> {
         let now = chunks_of(reader, epoch.blocks(group))?;
         // Chunks that were handed out with earlier batches are held by now, or soon will be.
-        let mut known = std::mem::take(&mut self.wanted);
-        known.extend(&self.next[..self.given]);
+        let mut requested = std::mem::take(&mut self.wanted);
+        requested.extend(&self.next[..self.handed_out]);
         let is_missing =
-            |chunk: &ChunkRef| !known.contains(chunk) && !is_held(reader, buffer, *chunk);
+            |chunk: &ChunkRef| !requested.contains(chunk) && !is_held(reader, buffer, *chunk);
         ahead.extend(now.iter().copied().filter(is_missing));
         let next = match group + 1 < epoch.groups() {
             true => chunks_of(reader, epoch.blocks(group + 1))?,
@@ -87,10 +87,10 @@ impl ShuffleSchedule {
         };
         self.wanted = now.into_iter().collect();
         self.next = next.into_iter().filter(|chunk| !self.wanted.contains(chunk)).collect();
-        self.given = 0;
+        self.handed_out = 0;
         self.now = Some((epoch.epoch(), group));
         self.batches = (n, end_of(epoch, group, n));
-        self.before.push_back((self.turns, known));
+        self.before.push_back((self.turns, requested));
         Ok(())
     }
 
@@ -154,11 +154,11 @@ fn chunks_of<'a>(
         // Blocks are whole cubes.
         _ => (1, 1),
     };
-    let (mut chunks, mut seen) = (Vec::new(), HashSet::new());
+    let (mut chunks, mut unique) = (Vec::new(), HashSet::new());
     for block in blocks {
         let stack = dataset.stack_of(block.sample)?;
         push_chunks(&reader.decoder(), beside, stack, block, reach, &mut |chunk| {
-            if seen.insert(chunk) {
+            if unique.insert(chunk) {
                 chunks.push(chunk);
             }
         })?;

@@ -64,8 +64,8 @@ pub(crate) struct Consumer {
     track: Track,
     /// Times of the consumer's work with batches.
     use_of: &'static str,
-    asked: Option<Instant>,
-    given: Option<(Instant, BatchNumber)>,
+    requested_at: Option<Instant>,
+    delivered: Option<(Instant, BatchNumber)>,
 }
 
 /// Where the consumer's times are recorded.
@@ -78,7 +78,7 @@ pub(crate) struct Record<'a> {
 impl Consumer {
     /// A consumer that trains.
     pub(crate) fn training() -> Self {
-        Self { track: Track::Consumer, use_of: "step", asked: None, given: None }
+        Self { track: Track::Consumer, use_of: "step", requested_at: None, delivered: None }
     }
 
     /// A consumer that copies batches to a device.
@@ -93,38 +93,38 @@ impl Consumer {
 
     /// Records that the consumer asks for a batch, possibly again.
     pub(crate) fn asks(&mut self, record: Record<'_>) {
-        if self.asked.is_none() {
+        if self.requested_at.is_none() {
             let now = Instant::now();
-            if let Some((given, batch)) = self.given.take() {
-                record.times.step((now - given).as_secs_f64());
+            if let Some((delivered_at, batch)) = self.delivered.take() {
+                record.times.step((now - delivered_at).as_secs_f64());
                 if let Some(trace) = record.trace {
-                    trace.span(self.track, self.use_of, (given, now), Some(batch));
+                    trace.span(self.track, self.use_of, (delivered_at, now), Some(batch));
                 }
             }
-            self.asked = Some(now);
+            self.requested_at = Some(now);
         }
     }
 
     /// Records that the consumer gets the batch.
     pub(crate) fn gets(&mut self, batch: BatchNumber, record: Record<'_>) {
         let now = Instant::now();
-        if let Some(asked) = self.asked.take() {
-            record.times.wait((now - asked).as_secs_f64());
+        if let Some(requested_at) = self.requested_at.take() {
+            record.times.wait((now - requested_at).as_secs_f64());
             if let Some(trace) = record.trace {
-                trace.span(self.track, "wait for a batch", (asked, now), Some(batch));
+                trace.span(self.track, "wait for a batch", (requested_at, now), Some(batch));
             }
         }
-        self.given = Some((now, batch));
+        self.delivered = Some((now, batch));
     }
 
     /// Records that there was no batch to get.
     pub(crate) fn ends(&mut self) {
-        (self.asked, self.given) = (None, None);
+        (self.requested_at, self.delivered) = (None, None);
     }
 }
 
 /// How many times are remembered.
-const REMEMBERED: usize = 16384;
+const MAX_TIMES: usize = 16384;
 
 /// The latest times. The oldest is overwritten.
 #[derive(Debug)]
@@ -132,18 +132,18 @@ struct Latest(Mutex<(Vec<f64>, usize)>);
 
 impl Latest {
     fn new() -> Self {
-        Self(Mutex::new((Vec::with_capacity(REMEMBERED), 0)))
+        Self(Mutex::new((Vec::with_capacity(MAX_TIMES), 0)))
     }
 
     fn push(&self, seconds: f64) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (values, next) = &mut *inner;
-        if values.len() < REMEMBERED {
+        if values.len() < MAX_TIMES {
             values.push(seconds);
         } else {
             values[*next] = seconds;
         }
-        *next = (*next + 1) % REMEMBERED;
+        *next = (*next + 1) % MAX_TIMES;
     }
 
     fn clear(&self) {
@@ -188,11 +188,11 @@ mod tests {
     fn the_latest_are_remembered() {
         let times = Times::new();
         assert!(times.get().load_s.is_empty());
-        for time in 0..REMEMBERED + 10 {
+        for time in 0..MAX_TIMES + 10 {
             times.load(time as f64);
         }
         let load = times.get().load_s;
-        assert_eq!((load.count, load.percentiles[0]), (REMEMBERED as u64, 10.0));
+        assert_eq!((load.count, load.percentiles[0]), (MAX_TIMES as u64, 10.0));
         times.clear();
         times.load(3.0);
         assert_eq!(times.get().load_s.mean, 3.0);

@@ -34,14 +34,14 @@ impl Workload {
             let stack = dataset.stack_of(sample.sample).expect("planned among those that exist");
             let grid = dataset.image(stack).grid();
             let groups = groups[stack] as f64;
-            let own = (grid.down() * grid.across()) as f64 * groups;
+            let cube_chunks = (grid.down() * grid.across()) as f64 * groups;
             let (rows, columns) = plan.window_size(sample);
             let each = match rows >= sample.rows && columns >= sample.columns {
-                true => own,
-                false => (chunks_touched(grid, (rows, columns)) * groups).min(own),
+                true => cube_chunks,
+                false => (chunks_touched(grid, (rows, columns)) * groups).min(cube_chunks),
             };
             touched += f64::from(*items) * each;
-            chunks += own;
+            chunks += cube_chunks;
         }
         let workload = Self {
             samples: plan.samples().iter().map(|sample| sample.sample).collect(),

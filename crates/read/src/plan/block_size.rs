@@ -11,7 +11,7 @@ use hsipack_format::Grid;
 use super::blocks::Block;
 
 /// The most chunks that are decoded in an epoch, for every chunk that there is.
-const MOST_DECODED: f64 = 1.2;
+const MAX_DECODES_PER_CHUNK: f64 = 1.2;
 
 /// How many chunks a window of `rows` × `columns` lies in, on average over all pixels that it may be centred on.
 pub fn chunks_touched(grid: &Grid, (rows, columns): (u32, u32)) -> f64 {
@@ -83,12 +83,12 @@ impl BlockSize {
         let mut best = Self { down, across };
         for tall in 1..=down.chunks {
             let down = down.in_parts_of(tall);
-            if down.decoded() > MOST_DECODED {
+            if down.decoded() > MAX_DECODES_PER_CHUNK {
                 continue;
             }
             // The narrowest blocks of this height.
             let fits = |wide: &usize| {
-                Self { down, across: across.in_parts_of(*wide) }.decoded() <= MOST_DECODED
+                Self { down, across: across.in_parts_of(*wide) }.decoded() <= MAX_DECODES_PER_CHUNK
             };
             let narrowest = (1..=across.chunks).find(fits).unwrap_or(across.chunks);
             let axes = Self { down, across: across.in_parts_of(narrowest) };
@@ -195,7 +195,10 @@ mod tests {
             };
             let decoded: usize = blocks.iter().map(of).sum();
             let share = decoded as f64 / grid.chunks_per_sample() as f64;
-            assert!(share <= MOST_DECODED && share <= cut.decoded() + 1e-9, "{shape:?}: {share}");
+            assert!(
+                share <= MAX_DECODES_PER_CHUNK && share <= cut.decoded() + 1e-9,
+                "{shape:?}: {share}"
+            );
             let largest = blocks.iter().map(of).max().unwrap();
             assert!(largest <= cut.chunks() as usize && largest <= most, "{shape:?}: {largest}");
         }

@@ -90,7 +90,7 @@ impl PlannedBlocks {
             }))
             .collect();
         let mut places: Vec<(usize, usize)> =
-            samples.iter().enumerate().map(|(place, sample)| (sample.sample, place)).collect();
+            samples.iter().enumerate().map(|(index, sample)| (sample.sample, index)).collect();
         places.sort_unstable();
         let mut planned = Self {
             blocks: Vec::new(),
@@ -106,10 +106,10 @@ impl PlannedBlocks {
             let Ok(found) = places.binary_search_by_key(&block.sample, |(id, _)| *id) else {
                 continue;
             };
-            let place = places[found].1;
+            let index = places[found].1;
             match windows {
-                Some(windows) => planned.push_windows(block, &samples[place], place, windows),
-                None => planned.push_run(planned.starts[place]..planned.starts[place + 1]),
+                Some(windows) => planned.push_windows(block, &samples[index], index, windows),
+                None => planned.push_run(planned.starts[index]..planned.starts[index + 1]),
             }
             planned.end(block);
         }
@@ -123,7 +123,7 @@ impl PlannedBlocks {
         &mut self,
         block: &Block,
         sample: &PlanSample,
-        place: usize,
+        index: usize,
         windows: &Windows,
     ) {
         let Block { rows, columns, .. } = block;
@@ -135,8 +135,8 @@ impl PlannedBlocks {
         };
         let (top, left) = (start(rows, height), start(columns, width));
         let (bottom, right) = (i64::from(rows.end), i64::from(columns.end));
-        let first = windows.first(place);
-        let at = |row, column| first + windows.before(place, row, column);
+        let first = windows.first(index);
+        let at = |row, column| first + windows.before(index, row, column);
         if columns.start == 0 && columns.end >= sample.columns {
             self.push_run(at(top, left)..at(bottom, -i64::from(width)));
             return;
@@ -259,10 +259,10 @@ impl BlockOrder {
         Self { planned: planned.clone(), rounds }
     }
 
-    /// Round and number of the item at a place.
-    pub(super) fn at(&self, place: usize) -> (usize, u32) {
-        let (round, rest) = (place / self.planned.len(), place % self.planned.len());
-        (round, self.rounds[round].at(&self.planned, rest as u32))
+    /// Round and number of the item at a position.
+    pub(super) fn at(&self, position: usize) -> (usize, u32) {
+        let (round, offset) = (position / self.planned.len(), position % self.planned.len());
+        (round, self.rounds[round].at(&self.planned, offset as u32))
     }
 
     /// The blocks that the items belong to.
@@ -275,10 +275,10 @@ impl BlockOrder {
         self.rounds.len() * self.planned.groups
     }
 
-    /// The group of the item at a place.
-    pub(super) fn group(&self, place: usize) -> usize {
-        let (round, rest) = (place / self.planned.len(), place % self.planned.len());
-        round * self.planned.groups + self.rounds[round].group(rest as u32)
+    /// The group of the item at a position.
+    pub(super) fn group(&self, position: usize) -> usize {
+        let (round, offset) = (position / self.planned.len(), position % self.planned.len());
+        round * self.planned.groups + self.rounds[round].group(offset as u32)
     }
 
     /// The blocks of a group.
@@ -328,23 +328,23 @@ impl Round {
         end(group)..end(group + 1)
     }
 
-    fn group(&self, place: u32) -> usize {
-        self.groups.partition_point(|block| self.ends[*block as usize] <= place) - 1
+    fn group(&self, position: u32) -> usize {
+        self.groups.partition_point(|block| self.ends[*block as usize] <= position) - 1
     }
 
-    /// The number of the item at a place, before the items are shuffled within groups.
-    fn number(&self, planned: &PlannedBlocks, place: u32) -> u32 {
-        let block = self.ends.partition_point(|end| *end <= place) - 1;
-        planned.number(self.blocks[block] as usize, place - self.ends[block])
+    /// The number of the item at a position, before the items are shuffled within groups.
+    fn number(&self, planned: &PlannedBlocks, position: u32) -> u32 {
+        let block = self.ends.partition_point(|end| *end <= position) - 1;
+        planned.number(self.blocks[block] as usize, position - self.ends[block])
     }
 
-    fn at(&self, planned: &PlannedBlocks, place: u32) -> u32 {
+    fn at(&self, planned: &PlannedBlocks, position: u32) -> u32 {
         match &self.items {
-            InGroups::Listed(numbers) => numbers[place as usize],
+            InGroups::Listed(numbers) => numbers[position as usize],
             InGroups::Computed(networks) => {
-                let group = self.group(place);
+                let group = self.group(position);
                 let first = self.items_of(group).start;
-                let moved = networks[group].at(u64::from(place - first)) as u32;
+                let moved = networks[group].at(u64::from(position - first)) as u32;
                 self.number(planned, first + moved)
             }
         }
@@ -377,12 +377,12 @@ mod tests {
             for group in 0..planned.groups {
                 let items = |round: &Round| {
                     let mut items: Vec<u32> =
-                        round.items_of(group).map(|place| round.at(&planned, place)).collect();
+                        round.items_of(group).map(|item| round.at(&planned, item)).collect();
                     items.sort_unstable();
                     items
                 };
                 prop_assert_eq!(items(&computed), items(&listed));
-                prop_assert!(listed.items_of(group).all(|place| computed.group(place) == group));
+                prop_assert!(listed.items_of(group).all(|item| computed.group(item) == group));
                 all.extend(items(&listed));
             }
             all.sort_unstable();

@@ -531,7 +531,7 @@ mod tests {
         ) {
             let crop = grid((rows, row_step), (columns, column_step), None);
             let cube = sample(0, height, width, 1);
-            let mut seen = vec![false; (height * width) as usize];
+            let mut covered = vec![false; (height * width) as usize];
             let mut places = std::collections::HashSet::new();
             for index in 0..crop.windows(&cube) {
                 let window = window(&crop, &cube, index as u32);
@@ -539,11 +539,11 @@ mod tests {
                 prop_assert!(places.insert((window.row, window.column)), "a window comes twice");
                 for row in window.row_range() {
                     for column in window.column_range() {
-                        seen[row * width as usize + column] = true;
+                        covered[row * width as usize + column] = true;
                     }
                 }
             }
-            prop_assert!(seen.into_iter().all(|pixel| pixel));
+            prop_assert!(covered.into_iter().all(|pixel| pixel));
         }
 
         #[test]

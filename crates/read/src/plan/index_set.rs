@@ -57,21 +57,21 @@ impl IndexSet {
             Self::Bits { words, before, .. } => (words, before),
         };
         let block = before.partition_point(|members| *members as usize <= k) - 1;
-        let mut left = k as u32 - before[block];
-        let mut place = block * STRIDE;
+        let mut remaining = k as u32 - before[block];
+        let mut index = block * STRIDE;
         loop {
-            let here = words[place].count_ones();
-            if left < here {
+            let here = words[index].count_ones();
+            if remaining < here {
                 break;
             }
-            left -= here;
-            place += 1;
+            remaining -= here;
+            index += 1;
         }
-        let mut word = words[place];
-        for _ in 0..left {
+        let mut word = words[index];
+        for _ in 0..remaining {
             word &= word - 1;
         }
-        place as u32 * 64 + word.trailing_zeros()
+        index as u32 * 64 + word.trailing_zeros()
     }
 
     /// How many members are smaller than `number`.
@@ -80,14 +80,14 @@ impl IndexSet {
             Self::Listed(numbers) => return numbers.partition_point(|member| *member < number),
             Self::Bits { words, before, len } => (words, before, *len),
         };
-        let (place, bit) = (number as usize / 64, number % 64);
-        if place >= words.len() {
+        let (index, bit) = (number as usize / 64, number % 64);
+        if index >= words.len() {
             return len;
         }
-        let block = place / STRIDE;
-        let whole = &words[block * STRIDE..place];
+        let block = index / STRIDE;
+        let whole = &words[block * STRIDE..index];
         let members = whole.iter().map(|word| word.count_ones()).sum::<u32>();
-        let below = (words[place] & ((1 << bit) - 1)).count_ones();
+        let below = (words[index] & ((1 << bit) - 1)).count_ones();
         (before[block] + members + below) as usize
     }
 

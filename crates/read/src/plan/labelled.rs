@@ -146,29 +146,29 @@ impl LabelledPixels {
 fn draw_per_class(samples: &mut [(usize, Pixels)], classes: &[u32], most: usize, seed: u64) {
     let mut counts = vec![0usize; classes.len()];
     for (_, pixels) in &*samples {
-        (0..pixels.set.len()).for_each(|place| counts[pixels.class.get(place) as usize] += 1);
+        (0..pixels.set.len()).for_each(|index| counts[pixels.class.get(index) as usize] += 1);
     }
     // For each class, which of its pixels are kept, ascending.
     let chosen = |(class, count): (&u32, &usize)| {
         let mut random = Random::keyed(Stream::PerClass, [seed, u64::from(*class)]);
         let order = Network::new((*count).max(1) as u64, &mut random);
         let mut chosen: Vec<u64> =
-            (0..most.min(*count) as u64).map(|place| order.at(place)).collect();
+            (0..most.min(*count) as u64).map(|position| order.at(position)).collect();
         chosen.sort_unstable();
         chosen.into_iter().peekable()
     };
     let mut chosen: Vec<_> = classes.iter().zip(&counts).map(chosen).collect();
-    let mut seen = vec![0u64; classes.len()];
+    let mut visited = vec![0u64; classes.len()];
     for (_, pixels) in samples {
         let (mut kept, mut numbers) = (Vec::new(), Vec::new());
-        for (place, pixel) in pixels.set.iter().enumerate() {
-            let number = pixels.class.get(place);
+        for (index, pixel) in pixels.set.iter().enumerate() {
+            let number = pixels.class.get(index);
             let class = number as usize;
-            if chosen[class].next_if_eq(&seen[class]).is_some() {
+            if chosen[class].next_if_eq(&visited[class]).is_some() {
                 kept.push(pixel);
                 numbers.push(number);
             }
-            seen[class] += 1;
+            visited[class] += 1;
         }
         (pixels.set, pixels.class) = (IndexSet::Listed(kept), Numbers::new(numbers));
     }

@@ -136,12 +136,12 @@ impl Pool {
         let total = self.weights.last().copied().unwrap_or_default();
         // If rounding made the number as large as the total, the last sample that has a weight is drawn.
         let last = self.weights.partition_point(|sum| *sum < total);
-        let mut seen = vec![0u32; self.weights.len()];
+        let mut drawn = vec![0u32; self.weights.len()];
         for _ in 0..length {
             let number = random.unit() * total;
             let sample = self.weights.partition_point(|sum| *sum <= number).min(last);
-            entries.push(Entry { sample: sample as u32, repeat: seen[sample] });
-            seen[sample] += 1;
+            entries.push(Entry { sample: sample as u32, repeat: drawn[sample] });
+            drawn[sample] += 1;
         }
     }
 
@@ -154,12 +154,12 @@ impl Pool {
         for _ in 0..length {
             let class = random.below(self.strata_count as u64) as usize;
             let members = &mut pool[starts[class]..starts[class + 1]];
-            let (round, place) = (drawn[class] / members.len(), drawn[class] % members.len());
-            if place == 0 {
+            let (round, position) = (drawn[class] / members.len(), drawn[class] % members.len());
+            if position == 0 {
                 let parts = [seed, epoch, class as u64, round as u64];
                 Random::keyed(Stream::Class, parts).shuffle(members);
             }
-            let Entry { sample, repeat } = members[place];
+            let Entry { sample, repeat } = members[position];
             let repeat = round as u32 * self.counts[sample as usize] + repeat;
             entries.push(Entry { sample, repeat });
             drawn[class] += 1;
@@ -172,9 +172,9 @@ impl Pool {
         let sizes: Vec<usize> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
         let mut next = starts;
         let take = |group: u32| {
-            let place = &mut next[group as usize];
-            *place += 1;
-            entries[*place - 1]
+            let position = &mut next[group as usize];
+            *position += 1;
+            entries[*position - 1]
         };
         spread_groups(&sizes, random).into_iter().map(take).collect()
     }
@@ -295,10 +295,10 @@ mod tests {
         let pool = pool(&[1; 10], &[]);
         let mut counts = vec![0u32; n * n];
         for epoch in 0..epochs {
-            for (place, sample) in
+            for (position, sample) in
                 samples(&pool.draw(Order::Shuffled, 3, epoch, n)).into_iter().enumerate()
             {
-                counts[place * n + sample as usize] += 1;
+                counts[position * n + sample as usize] += 1;
             }
         }
         let expected = epochs as f64 / n as f64;
@@ -325,8 +325,8 @@ mod tests {
     #[test]
     fn longer_epochs_are_rounds_newly_shuffled() {
         let entries = pool(&[1; 50], &[]).draw(Order::Shuffled, 0, 0, 120);
-        let (first, rest) = entries.split_at(50);
-        let (second, third) = rest.split_at(50);
+        let (first, remaining) = entries.split_at(50);
+        let (second, third) = remaining.split_at(50);
         assert!([first, second, third].into_iter().all(all_distinct));
         assert_ne!(samples(first), samples(second));
         assert!(all_distinct(&entries));
@@ -390,9 +390,9 @@ mod tests {
     fn distances(sequence: &[u32], groups: usize) -> Vec<usize> {
         let mut last = vec![None; groups];
         let mut least = vec![usize::MAX; groups];
-        for (place, group) in sequence.iter().map(|group| *group as usize).enumerate() {
-            if let Some(before) = last[group].replace(place) {
-                least[group] = least[group].min(place - before);
+        for (position, group) in sequence.iter().map(|group| *group as usize).enumerate() {
+            if let Some(before) = last[group].replace(position) {
+                least[group] = least[group].min(position - before);
             }
         }
         least
@@ -425,18 +425,18 @@ mod tests {
         fn groups_stay_together(
             strata in prop::collection::vec(0u32..6, 1..60), seed: u64, epoch: u64
         ) {
-            let mut known: Vec<u32> = strata.clone();
-            known.sort_unstable();
-            known.dedup();
+            let mut distinct: Vec<u32> = strata.clone();
+            distinct.sort_unstable();
+            distinct.dedup();
             let strata: Vec<u32> =
-                strata.iter().map(|s| known.binary_search(s).unwrap() as u32).collect();
+                strata.iter().map(|s| distinct.binary_search(s).unwrap() as u32).collect();
             let counts: Vec<u32> = (0..strata.len() as u32).map(|n| n % 3 + 1).collect();
             let pool = pool(&counts, &strata);
             let entries = pool.draw(Order::GroupsTogether, seed, epoch, pool.items);
             prop_assert!(all_distinct(&entries));
             let groups: Vec<usize> = entries.iter().map(|entry| pool.stratum(entry)).collect();
             let runs = groups.chunk_by(|a, b| a == b).count();
-            prop_assert_eq!(runs, known.len());
+            prop_assert_eq!(runs, distinct.len());
         }
     }
 }

@@ -26,25 +26,25 @@ impl Pad {
         }
     }
 
-    /// The pixel of an axis of `length` that is used at `place`; `None` if it is padded with a value. The axis is that of an
+    /// The pixel of an axis of `length` that is used at `coordinate`; `None` if it is padded with a value. The axis is that of an
     /// array of this resolution: its ground is mirrored as that of the image is.
-    pub(crate) fn pixel(self, place: i64, length: usize, ratio: Ratio) -> Option<usize> {
+    pub(crate) fn pixel(self, coordinate: i64, length: usize, ratio: Ratio) -> Option<usize> {
         let length = length as i64;
-        if (0..length).contains(&place) {
-            return Some(place as usize);
+        if (0..length).contains(&coordinate) {
+            return Some(coordinate as usize);
         }
         let pixel = match self {
             Self::Value(_) => return None,
-            Self::Edge => place.clamp(0, length - 1),
+            Self::Edge => coordinate.clamp(0, length - 1),
             Self::Reflect if ratio.coarser() > 1 => {
                 // The mirror is within the outermost pixel, most of which is beyond it: the pixel is repeated.
-                let turned = place.rem_euclid(2 * length);
+                let turned = coordinate.rem_euclid(2 * length);
                 turned.min(2 * length - 1 - turned)
             }
             Self::Reflect => {
                 // Pixels of the array within each pixel of the image are mirrored with it.
                 let finer = i64::from(ratio.finer());
-                let (pixel, within) = (place.div_euclid(finer), place.rem_euclid(finer));
+                let (pixel, within) = (coordinate.div_euclid(finer), coordinate.rem_euclid(finer));
                 match mirrored(pixel, length / finer) {
                     (pixel, false) => pixel * finer + within,
                     (pixel, true) => (pixel + 1) * finer - 1 - within,
@@ -55,7 +55,7 @@ impl Pad {
     }
 }
 
-/// The pixel of an axis of `length` pixels that is at `place` if the axis is mirrored at its outermost pixels, and whether its
+/// The pixel of an axis of `length` pixels that is at `position` if the axis is mirrored at its outermost pixels, and whether its
 /// content is turned.
 fn mirrored(position: i64, length: i64) -> (i64, bool) {
     if length == 1 {

@@ -27,12 +27,12 @@ impl Permutation {
         Self::Listed(order)
     }
 
-    /// The number at a place of the order.
+    /// The number at a position of the order.
     #[inline]
-    pub(super) fn at(&self, place: usize) -> usize {
+    pub(super) fn at(&self, position: usize) -> usize {
         match self {
-            Self::Listed(order) => order[place] as usize,
-            Self::Computed(network) => network.at(place as u64) as usize,
+            Self::Listed(order) => order[position] as usize,
+            Self::Computed(network) => network.at(position as u64) as usize,
         }
     }
 }
@@ -59,9 +59,9 @@ impl Network {
         }
     }
 
-    /// The number at a place of the order.
-    pub(super) fn at(&self, place: u64) -> u64 {
-        let mut number = place;
+    /// The number at a position of the order.
+    pub(super) fn at(&self, position: u64) -> u64 {
+        let mut number = position;
         loop {
             number = self.mixed(number);
             // high * low is larger than the bound by less than `high`, so this is rare.
@@ -100,9 +100,9 @@ mod tests {
         #[test]
         fn every_number_comes_once(items in 1usize..5000, seed: u64) {
             for order in [network(items, seed), Permutation::draw(items, items, Stream::Windows, [seed, 0, 0])] {
-                let mut seen = vec![false; items];
-                for place in 0..items {
-                    prop_assert!(!std::mem::replace(&mut seen[order.at(place)], true));
+                let mut found = vec![false; items];
+                for position in 0..items {
+                    prop_assert!(!std::mem::replace(&mut found[order.at(position)], true));
                 }
             }
         }
@@ -125,17 +125,17 @@ mod tests {
             let mut places = vec![0; 64 * 64];
             let mut steps = vec![0; 64];
             let mut neighbours = vec![0; 64];
-            let mut place_of = vec![0; items];
-            for place in 0..items {
-                let number = order.at(place);
-                place_of[number] = place;
-                places[part(place, items) * 64 + part(number, items)] += 1;
-                let next = order.at((place + 1) % items);
+            let mut position_of = vec![0; items];
+            for position in 0..items {
+                let number = order.at(position);
+                position_of[number] = position;
+                places[part(position, items) * 64 + part(number, items)] += 1;
+                let next = order.at((position + 1) % items);
                 steps[part((next + items - number) % items, items)] += 1;
             }
             for number in 0..items {
-                let next = place_of[(number + 1) % items];
-                neighbours[part((next + items - place_of[number]) % items, items)] += 1;
+                let next = position_of[(number + 1) % items];
+                neighbours[part((next + items - position_of[number]) % items, items)] += 1;
             }
             assert!(chi_squared(&steps) < 120.0, "{seed}: {steps:?}");
             assert!(chi_squared(&neighbours) < 120.0, "{seed}: {neighbours:?}");
@@ -148,7 +148,7 @@ mod tests {
     fn large_orders_are_computed() {
         let order = Permutation::draw(100_000_000, 100_000_000, Stream::Windows, [7, 0, 0]);
         assert!(matches!(order, Permutation::Computed(_)));
-        let first: Vec<usize> = (0..4).map(|place| order.at(place)).collect();
+        let first: Vec<usize> = (0..4).map(|position| order.at(position)).collect();
         assert_eq!(first, PINNED, "an order must not change");
     }
 

@@ -33,10 +33,10 @@ impl Numbers {
     }
 
     #[inline]
-    pub(super) fn get(&self, place: usize) -> u32 {
+    pub(super) fn get(&self, index: usize) -> u32 {
         match self {
-            Self::Narrow(numbers) => u32::from(numbers[place]),
-            Self::Wide(numbers) => numbers[place],
+            Self::Narrow(numbers) => u32::from(numbers[index]),
+            Self::Wide(numbers) => numbers[index],
         }
     }
 

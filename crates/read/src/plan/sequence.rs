@@ -88,36 +88,36 @@ impl Sequence {
         }
     }
 
-    /// The sample of an item, as its place in the plan's list.
-    pub(super) fn sample(&self, place: u32) -> u32 {
+    /// The sample of the item at a position, as its index in the plan's list.
+    pub(super) fn sample(&self, position: u32) -> u32 {
         match self {
-            Self::Listed(entries) => entries[place as usize].sample,
-            Self::Blocks { .. } | Self::Windows { .. } => self.get(place).sample,
+            Self::Listed(entries) => entries[position as usize].sample,
+            Self::Blocks { .. } | Self::Windows { .. } => self.get(position).sample,
         }
     }
 
-    /// The item at a place.
+    /// The item at a position.
     #[inline]
-    pub(super) fn get(&self, place: u32) -> Drawn {
-        let place = place as usize;
+    pub(super) fn get(&self, position: u32) -> Drawn {
+        let position = position as usize;
         let (windows, order) = match self {
             Self::Listed(entries) => {
-                let Entry { sample, repeat } = entries[place];
+                let Entry { sample, repeat } = entries[position];
                 return Drawn { sample, repeat, window: repeat };
             }
             Self::Blocks { order, .. } => {
-                let (round, number) = order.at(place);
+                let (round, number) = order.at(position);
                 let (sample, window) = order.planned().item(number);
                 let repeat = repeat(round, order.planned().of_sample(sample), window);
                 return Drawn { sample, repeat, window };
             }
             Self::Windows { windows, order, .. } => (windows, order),
         };
-        let (round, rest) = (place / windows.len(), place % windows.len());
+        let (round, offset) = (position / windows.len(), position % windows.len());
         let (round, number) = match order {
-            Computed::Numbered => (round, rest),
-            Computed::Shuffled(rounds) => (round, rounds[round].at(rest)),
-            Computed::Balanced { classes, key } => balanced(classes, *key, place),
+            Computed::Numbered => (round, offset),
+            Computed::Shuffled(rounds) => (round, rounds[round].at(offset)),
+            Computed::Balanced { classes, key } => balanced(classes, *key, position),
         };
         let WindowNumber { sample, window } = windows.place(number);
         let repeat = repeat(round, windows.of_sample(sample as usize), window);
@@ -139,17 +139,17 @@ fn repeat(round: usize, of_sample: u32, window: u32) -> u32 {
     (round as u32).wrapping_mul(of_sample).wrapping_add(window)
 }
 
-/// Round and number of the window at a place.
-fn balanced(classes: &[IndexSet], key: u64, place: usize) -> (usize, usize) {
-    let (turn, rest) = (place / classes.len(), place % classes.len());
+/// Round and number of the window at a position.
+fn balanced(classes: &[IndexSet], key: u64, position: usize) -> (usize, usize) {
+    let (turn, offset) = (position / classes.len(), position % classes.len());
     let order = |parts: [u64; 3], items: usize| {
         Network::new(items as u64, &mut Random::from_key(fold(parts.into_iter().chain([key]))))
     };
-    let class = order([0, turn as u64, 0], classes.len()).at(rest as u64) as usize;
+    let class = order([0, turn as u64, 0], classes.len()).at(offset as u64) as usize;
     // Every turn before this one took one window of the class.
     let numbers = &classes[class];
-    let (round, rest) = (turn / numbers.len(), turn % numbers.len());
-    let member = order([1, class as u64, round as u64], numbers.len()).at(rest as u64);
+    let (round, offset) = (turn / numbers.len(), turn % numbers.len());
+    let member = order([1, class as u64, round as u64], numbers.len()).at(offset as u64);
     (round, numbers.get(member as usize) as usize)
 }
 

@@ -184,9 +184,9 @@ impl Windows {
         let mut samples: Vec<usize> = windows.iter().map(|window| window.0).collect();
         samples.sort_unstable();
         samples.dedup();
-        let place = |window: &(usize, i32, i32)| samples.partition_point(|id| *id < window.0);
+        let index = |window: &(usize, i32, i32)| samples.partition_point(|id| *id < window.0);
         let mut counts = vec![0usize; samples.len()];
-        windows.iter().for_each(|window| counts[place(window)] += 1);
+        windows.iter().for_each(|window| counts[index(window)] += 1);
         let starts = running(counts.into_iter())?;
         // Row by row, as for pixels, whatever the order in which they were listed.
         let mut sorted: Vec<u32> = (0..starts[samples.len()]).collect();
@@ -210,20 +210,21 @@ impl Windows {
     /// The windows of some of the samples, in the order that they have among all windows; `None` if there are none.
     pub fn of_samples(&self, ids: &[usize]) -> Option<Self> {
         let ids: HashSet<usize> = ids.iter().copied().collect();
-        let places = (0..self.samples.len()).filter(|place| ids.contains(&self.samples[*place]));
+        let places = (0..self.samples.len()).filter(|index| ids.contains(&self.samples[*index]));
         let places: Vec<usize> = places.collect();
-        let counts = places.iter().map(|place| self.of_sample(*place) as usize);
+        let counts = places.iter().map(|index| self.of_sample(*index) as usize);
         let starts = running(counts).ok().filter(|starts| starts.len() > 1)?;
-        let own = |place: usize| self.starts[place]..self.starts[place + 1];
+        let numbers_of = |index: usize| self.starts[index]..self.starts[index + 1];
         let kept = match &self.places {
             Places::Pixels { pixels, classes } => Places::Pixels {
-                pixels: places.iter().map(|place| pixels[*place].clone()).collect(),
+                pixels: places.iter().map(|index| pixels[*index].clone()).collect(),
                 classes: classes.clone(),
             },
             Places::Listed { corners, order, regions } => {
-                let numbers: Vec<u32> = places.iter().flat_map(|place| own(*place)).collect();
+                let numbers: Vec<u32> =
+                    places.iter().flat_map(|index| numbers_of(*index)).collect();
                 let corners = numbers.iter().map(|number| corners[*number as usize]).collect();
-                // Ascending, so the place of a number is its new number.
+                // Ascending, so the position of a number is its new number.
                 let new = |number: &u32| numbers.binary_search(number).ok();
                 let order = order.iter().filter_map(new).map(|number| number as u32).collect();
                 let regions = regions.as_ref().map(|RegionIds { ids, class, classes, cut }| {
@@ -235,7 +236,7 @@ impl Windows {
                 Places::Listed { corners, order, regions }
             }
         };
-        let samples = places.iter().map(|place| self.samples[*place]).collect();
+        let samples = places.iter().map(|index| self.samples[*index]).collect();
         let Self { rows, columns, pad, .. } = *self;
         Some(Self { rows, columns, pad, samples, starts, places: kept })
     }
@@ -281,14 +282,14 @@ impl Windows {
         match &self.places {
             Places::Pixels { pixels, .. } => {
                 for (start, Pixels { set, class, .. }) in self.starts.iter().zip(pixels) {
-                    (0..set.len()).for_each(|place| tell(class.get(place), start + place as u32));
+                    (0..set.len()).for_each(|index| tell(class.get(index), start + index as u32));
                 }
             }
             // By their numbers in the list (see `place`).
             Places::Listed { order, regions: Some(RegionIds { class, .. }), .. } => {
                 (0..)
                     .zip(order)
-                    .for_each(|(number, place)| tell(class.get(*place as usize), number));
+                    .for_each(|(number, position)| tell(class.get(*position as usize), number));
             }
             Places::Listed { .. } => {}
         }
@@ -332,7 +333,7 @@ impl Windows {
 
     /// How many windows of the sample at a place begin before this row and column, counted row by row.
     pub(super) fn before(&self, sample: usize, row: i64, column: i64) -> u32 {
-        let own = self.starts[sample] as usize..self.starts[sample + 1] as usize;
+        let range = self.starts[sample] as usize..self.starts[sample + 1] as usize;
         match &self.places {
             Places::Pixels { pixels, .. } => {
                 let Pixels { columns, end, set, .. } = &pixels[sample];
@@ -351,7 +352,7 @@ impl Windows {
             Places::Listed { corners, .. } => {
                 let at = (row, column);
                 let before = |[row, column]: &[i32; 2]| (i64::from(*row), i64::from(*column)) < at;
-                corners[own].partition_point(before) as u32
+                corners[range].partition_point(before) as u32
             }
         }
     }
@@ -363,8 +364,8 @@ impl Windows {
 
     /// The window, and what it shows.
     #[inline]
-    pub(super) fn get(&self, place: WindowNumber) -> Shown {
-        let WindowNumber { sample, window } = place;
+    pub(super) fn get(&self, window_number: WindowNumber) -> Shown {
+        let WindowNumber { sample, window } = window_number;
         let (sample, number) = (sample as usize, window as usize);
         let (row, column, label, region) = match &self.places {
             Places::Pixels { pixels, classes } => {
@@ -379,11 +380,11 @@ impl Windows {
                 )
             }
             Places::Listed { corners, regions, .. } => {
-                let place = self.starts[sample] as usize + number;
-                let [row, column] = corners[place];
+                let index = self.starts[sample] as usize + number;
+                let [row, column] = corners[index];
                 let label =
-                    |regions: &RegionIds| regions.classes[regions.class.get(place) as usize];
-                let region = |regions: &RegionIds| regions.ids[place];
+                    |regions: &RegionIds| regions.classes[regions.class.get(index) as usize];
+                let region = |regions: &RegionIds| regions.ids[index];
                 (row, column, regions.as_ref().map(label), regions.as_ref().map(region))
             }
         };
@@ -411,14 +412,14 @@ impl Windows {
 
     /// Refuses listed windows that lie outside their cube. `samples` are those that have windows, in order.
     pub(super) fn check(&self, samples: &[PlanSample]) -> Result<()> {
-        for (place, sample) in samples.iter().enumerate() {
+        for (index, sample) in samples.iter().enumerate() {
             let Places::Listed { corners, .. } = &self.places else { continue };
             let outside = |start: i32, size: u32, length: u32| {
                 let start = i64::from(start);
                 start >= i64::from(length) || start + i64::from(size) <= 0
             };
-            let own = self.starts[place] as usize..self.starts[place + 1] as usize;
-            if let Some([row, column]) = corners[own].iter().find(|[row, column]| {
+            let range = self.starts[index] as usize..self.starts[index + 1] as usize;
+            if let Some([row, column]) = corners[range].iter().find(|[row, column]| {
                 outside(*row, self.rows, sample.rows)
                     || outside(*column, self.columns, sample.columns)
             }) {
@@ -457,7 +458,7 @@ impl Windows {
                     let pixels = set
                         .iter()
                         .enumerate()
-                        .map(|(place, pixel)| u64::from(pixel) | u64::from(class.get(place)) << 32);
+                        .map(|(index, pixel)| u64::from(pixel) | u64::from(class.get(index)) << 32);
                     std::iter::once(u64::from(*columns)).chain(pixels)
                 });
                 fold(pixels.chain(classes.iter().map(|class| u64::from(*class))))
@@ -465,10 +466,10 @@ impl Windows {
             Places::Listed { corners, order, regions } => {
                 let regions =
                     regions.iter().flat_map(|RegionIds { ids, class, classes, .. }| {
-                        let label = |place: usize| u64::from(classes[class.get(place) as usize]);
+                        let label = |index: usize| u64::from(classes[class.get(index) as usize]);
                         ids.iter()
                             .enumerate()
-                            .map(move |(place, id)| u64::from(*id) << 32 | label(place))
+                            .map(move |(index, id)| u64::from(*id) << 32 | label(index))
                     });
                 let corner = |[row, column]: &[i32; 2]| {
                     u64::from(*row as u32) << 32 | u64::from(*column as u32)

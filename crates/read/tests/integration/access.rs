@@ -284,19 +284,21 @@ fn of_a_large_window_all_but_the_first_chunk_is_asked_for_ahead() {
     let options =
         OpenOptions { store: Some(Arc::new(Recording(log.clone()))), ..Default::default() };
     let dataset = Dataset::open_with(&written.path, options).unwrap();
-    let told = |rows: Range<usize>| {
+    let requests = |rows: Range<usize>| {
         let cube = dataset.crop(1, rows.clone(), 0..64).unwrap();
         assert!(cube.bytes() == written.image(1, rows, 0..64, None));
         std::mem::take(&mut *log.lock().unwrap())
     };
-    told(0..1); // which opens the shard
-    let whole = told(0..256);
-    let [Told::Ask(ahead), Told::Read(first), rest @ ..] = &whole[..] else { panic!("{whole:?}") };
+    requests(0..1); // which opens the shard
+    let whole = requests(0..256);
+    let [Told::Ask(ahead), Told::Read(first), remaining @ ..] = &whole[..] else {
+        panic!("{whole:?}")
+    };
     let starts = (0..4).map(|number| first.start + number * chunk);
     let chunks: Vec<_> = starts.map(|start| start..start + chunk).collect();
     assert_eq!((first, ahead), (&chunks[0], &(chunks[1].start..chunks[3].end)));
-    assert_eq!(rest, chunks[1..].iter().cloned().map(Told::Read).collect::<Vec<_>>());
+    assert_eq!(remaining, chunks[1..].iter().cloned().map(Told::Read).collect::<Vec<_>>());
     // Small windows are not requested ahead, because the call would take longer than reading.
-    assert_eq!(told(0..128), chunks[..2].iter().cloned().map(Told::Read).collect::<Vec<_>>());
-    assert_eq!(told(64..128), [Told::Read(chunks[1].clone())]);
+    assert_eq!(requests(0..128), chunks[..2].iter().cloned().map(Told::Read).collect::<Vec<_>>());
+    assert_eq!(requests(64..128), [Told::Read(chunks[1].clone())]);
 }

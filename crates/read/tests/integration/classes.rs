@@ -50,10 +50,10 @@ fn fault(dataset: &Dataset, new: NewIds, set: impl FnOnce(&mut LoaderOptions)) -
 fn expected(new: &NewIds, names: &[&str], id: u32) -> u32 {
     let named = |class: &Class| match class {
         Class::Id(of) => *of == id,
-        Class::Name(name) => names.get(id as usize).is_some_and(|known| known == name),
+        Class::Name(name) => names.get(id as usize).is_some_and(|existing| existing == name),
     };
-    let given = new.classes.iter().find(|(class, _)| named(class)).map(|(_, to)| *to);
-    given.or(new.other).unwrap_or(id)
+    let assigned = new.classes.iter().find(|(class, _)| named(class)).map(|(_, to)| *to);
+    assigned.or(new.other).unwrap_or(id)
 }
 
 /// The names of classes in the stack of a sample.
@@ -92,7 +92,7 @@ proptest! {
             let batch = batch.unwrap();
             let masks = (batch.mask("a").unwrap(), batch.mask("w").unwrap());
             let (mask, wide) = (masks.0.values::<u8>().unwrap(), masks.1.values::<u16>().unwrap());
-            for (place, item) in batch.items().iter().enumerate() {
+            for (position, item) in batch.items().iter().enumerate() {
                 let shape = written.shape(item.sample);
                 let names = names_of(&written, item.sample);
                 let pixel = |row: u32, column: u32| {
@@ -108,17 +108,17 @@ proptest! {
                             continue; // mirrored: the other case looks beyond the edge
                         }
                         let old = at.map_or(0, |(row, column)| mask_value(item.sample, row, column));
-                        let have = mask[[place, row as usize, column as usize, 0]];
+                        let have = mask[[position, row as usize, column as usize, 0]];
                         prop_assert_eq!(u32::from(have), expected(&new, names, old.into()));
                         let old = at.map_or(0, |(row, column)| wide_value(item.sample, row, column));
-                        prop_assert_eq!(wide[[place, row as usize, column as usize, 0]], old);
+                        prop_assert_eq!(wide[[position, row as usize, column as usize, 0]], old);
                     }
                 }
                 if patches {
                     let centre = pixel(size / 2, size / 2).unwrap();
                     let old = mask_value(item.sample, centre.0, centre.1);
                     prop_assert!(old != 0, "windows are chosen by the dataset's ids");
-                    let label = batch.classes().nth(place).unwrap();
+                    let label = batch.classes().nth(position).unwrap();
                     prop_assert_eq!(label, Some(expected(&new, names, old.into())));
                 }
             }
@@ -202,13 +202,14 @@ fn pixels_of_classes_are_counted() {
                 }
             }
             let counted = dataset.class_pixels(&samples, "a", new, 3).unwrap();
-            let found: Vec<(u32, u64)> = counted.iter().map(|one| (one.id, one.pixels)).collect();
+            let found: Vec<(u32, u64)> =
+                counted.iter().map(|class| (class.id, class.pixels)).collect();
             let want: Vec<_> = counts.iter().map(|(id, n)| (*id, n[0] + n[1])).collect();
             assert_eq!(found, want);
             for class in &counted {
-                for (place, split) in ["train", "val"].into_iter().enumerate() {
+                for (index, split) in ["train", "val"].into_iter().enumerate() {
                     let pixels = class.splits.get(split).copied().unwrap_or(0);
-                    assert_eq!(pixels, counts[&class.id][place]);
+                    assert_eq!(pixels, counts[&class.id][index]);
                 }
             }
             assert_eq!(counted[0].name.as_deref(), if new.is_none() { Some("none") } else { None });

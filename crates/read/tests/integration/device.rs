@@ -274,8 +274,9 @@ fn statistics_of_the_train_split_standardise_where_there_is_one() {
             })
         };
         edit(&written.path.join(stack).join("image"), |attributes| {
-            let own = attributes["hsipack"].as_object_mut().unwrap();
-            own.insert("split_stats".into(), json!({ "test": stats(7.0), "Train": stats(1.0) }));
+            let metadata = attributes["hsipack"].as_object_mut().unwrap();
+            metadata
+                .insert("split_stats".into(), json!({ "test": stats(7.0), "Train": stats(1.0) }));
         });
     }
     write_sums(&written.path);
@@ -461,12 +462,13 @@ fn a_batch_that_cannot_be_made_comes_once_more_and_then_counts() {
     let library = NoMemory(Host::new(2));
     let mut loader = DeviceLoader::new(&dataset, options(12), cpu(), library).unwrap();
     let batches = loader.batches_per_epoch().unwrap();
-    let given =
-        |loader: &DeviceLoader<NoMemory>| loader.state().given.first().map(|one| one.batches);
+    let delivered = |loader: &DeviceLoader<NoMemory>| {
+        loader.state().given.first().map(|segment| segment.batches)
+    };
     assert!(loader.next_batch().unwrap().is_err());
-    assert_eq!(given(&loader), None);
+    assert_eq!(delivered(&loader), None);
     assert!(loader.next_batch().unwrap().is_err());
-    assert!(batches > 1 && given(&loader) == Some(1));
+    assert!(batches > 1 && delivered(&loader) == Some(1));
     let mut errors = 2;
     while let Some(batch) = loader.next_batch() {
         assert!(batch.is_err());

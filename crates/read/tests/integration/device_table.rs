@@ -107,9 +107,9 @@ impl Case {
         options.masks = Some(masks.iter().map(|name| (*name).to_owned()).collect());
         let [rows, columns] = [5 + random.below(19) as u32, 5 + random.below(19) as u32];
         let windows = |random: &mut Random| {
-            let place = |random: &mut Random, size: u32| random.below(u64::from(size) + 20) as i32;
+            let start = |random: &mut Random, size: u32| random.below(u64::from(size) + 20) as i32;
             let window = |random: &mut Random| {
-                let [row, column] = [place(random, rows), place(random, columns)];
+                let [row, column] = [start(random, rows), start(random, columns)];
                 (random.below(5) as usize, row - rows as i32 + 1, column - columns as i32 + 1)
             };
             let list: Vec<_> = (0..23).map(|_| window(random)).collect();
@@ -251,8 +251,8 @@ impl Case {
             }
             (have, want) => panic!(
                 "{self}: {:?} {:?}",
-                have.map(|one| one.map(drop)),
-                want.map(|one| one.map(drop))
+                have.map(|result| result.map(drop)),
+                want.map(|result| result.map(drop))
             ),
         }
     }
@@ -289,13 +289,13 @@ fn combinations() {
     let (mut figures, mut with_hits) = (Figures::default(), 0);
     for number in 0..CASES {
         let case = Case::new(number, &data);
-        let one = case.compare(&driver);
-        assert_eq!(one.failed, 0, "{case}");
-        with_hits += u64::from(one.hits > 0);
-        figures.decoded += one.decoded;
-        figures.hits += one.hits;
-        figures.straight += one.straight;
-        figures.batches += one.batches;
+        let case_figures = case.compare(&driver);
+        assert_eq!(case_figures.failed, 0, "{case}");
+        with_hits += u64::from(case_figures.hits > 0);
+        figures.decoded += case_figures.decoded;
+        figures.hits += case_figures.hits;
+        figures.straight += case_figures.straight;
+        figures.batches += case_figures.batches;
     }
     println!("{figures:?}, hits in {with_hits} cases");
     assert!(figures.decoded > 150 && figures.hits > 1000 && with_hits > 60, "{figures:?}");
@@ -344,9 +344,9 @@ fn sharing() {
     let dataset = Dataset::open(&data.paths[0]).unwrap();
     let mut device = DeviceOptions { layers: false, ..DeviceOptions::new(Device::Cuda(0)) };
     device.device_cache = DeviceCache::Decoded;
-    let mut given = options(3);
-    given.decode = DecodePlace::Device;
-    given.masks = Some(vec!["a".into()]);
+    let mut loader_options = options(3);
+    loader_options.decode = DecodePlace::Device;
+    loader_options.masks = Some(vec!["a".into()]);
     let start = |options: &LoaderOptions| {
         DeviceLoader::new(&dataset, options.clone(), device.clone(), Host::new(1)).unwrap()
     };
@@ -366,7 +366,7 @@ fn sharing() {
         let after = loader.statistics();
         (after.link_bytes - before.link_bytes, after.device_cache_hits - before.device_cache_hits)
     };
-    let mut first = start(&given);
+    let mut first = start(&loader_options);
     let (link, _) = read(&mut first);
     let (again, _) = read(&mut first);
     // Counted from the start, because batches are copied before they are asked for.
@@ -375,8 +375,9 @@ fn sharing() {
     let report = first.report().device_cache;
     assert_eq!((report.kind, report.samples, report.loaded), ("decoded", 10, 1.0), "{report:?}");
     // Another one, of parts of the same cubes.
-    given.plan.crop = Crop::Random { rows: 9, columns: 9, per_sample: 4, min_labelled: 0.0 };
-    let mut second = start(&given);
+    loader_options.plan.crop =
+        Crop::Random { rows: 9, columns: 9, per_sample: 4, min_labelled: 0.0 };
+    let mut second = start(&loader_options);
     let allocated = driver.calls("cuMemAlloc_v2");
     let (other, hits) = read(&mut second);
     assert!(other * 4 < link && hits >= 40, "{other} of {link} bytes, {hits} hits");
@@ -403,12 +404,14 @@ fn releasing() {
     for kind in [DeviceCache::Decoded, DeviceCache::Compressed] {
         let mut device = DeviceOptions { layers: false, ..DeviceOptions::new(Device::Cuda(0)) };
         device.device_cache = kind;
-        let mut given = options(2);
-        given.decode = DecodePlace::Device;
-        given.masks = Some(vec!["a".into()]);
-        let mut loader = DeviceLoader::new(&dataset, given.clone(), device, Host::new(1)).unwrap();
+        let mut loader_options = options(2);
+        loader_options.decode = DecodePlace::Device;
+        loader_options.masks = Some(vec!["a".into()]);
+        let mut loader =
+            DeviceLoader::new(&dataset, loader_options.clone(), device, Host::new(1)).unwrap();
         let mut plain =
-            Loader::new(&dataset, LoaderOptions { decode: DecodePlace::Host, ..given }).unwrap();
+            Loader::new(&dataset, LoaderOptions { decode: DecodePlace::Host, ..loader_options })
+                .unwrap();
         let mut kept = Vec::new();
         for number in 0..20 {
             if number == 8 {
@@ -442,14 +445,14 @@ fn contradictions_are_refused() {
     let data = Data::write();
     let dataset = Dataset::open(&data.paths[0]).unwrap();
     let error = |decode, kind, device, bytes| {
-        let mut given = options(2);
-        given.decode = decode;
+        let mut loader_options = options(2);
+        loader_options.decode = decode;
         let device = DeviceOptions {
             device_cache: kind,
             device_cache_bytes: bytes,
             ..DeviceOptions::new(device)
         };
-        let error = DeviceLoader::new(&dataset, given, device, Host::new(1)).err();
+        let error = DeviceLoader::new(&dataset, loader_options, device, Host::new(1)).err();
         error.map(|error| error.to_string())
     };
     let gpu = Device::Cuda(0);

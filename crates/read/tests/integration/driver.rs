@@ -178,11 +178,11 @@ impl OwnStream {
         let mut context = ptr::null_mut();
         // SAFETY: the loader has initialised the driver; the result is written where it may be.
         unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, 0) }.result().unwrap();
-        let mut own = Self { stream: ptr::null_mut(), context };
+        let mut own_stream = Self { stream: ptr::null_mut(), context };
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: as above.
-        within(context, || unsafe { sys::cuStreamCreate(&mut own.stream, flags) });
-        own
+        within(context, || unsafe { sys::cuStreamCreate(&mut own_stream.stream, flags) });
+        own_stream
     }
 
     fn name(&self) -> Stream {

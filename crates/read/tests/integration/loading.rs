@@ -64,10 +64,10 @@ fn a_batch_s_arrays_are_seen_as_arrays() {
         assert!(batch.image().values::<f32>().is_none());
         let mask = batch.mask("a").unwrap().values::<u8>().unwrap();
         assert_eq!(mask.dim(), (batch.len(), 12, 10, 1));
-        for (place, id) in batch.ids().enumerate() {
+        for (position, id) in batch.ids().enumerate() {
             let want = written.image(id, 3..4, 8..9, Some(&[6]));
-            assert_eq!(image[[place, 3, 8, 6]].to_le_bytes(), want[..]);
-            assert_eq!(mask[[place, 3, 8, 0]], written.mask(id, 3..4, 8..9)[0]);
+            assert_eq!(image[[position, 3, 8, 6]].to_le_bytes(), want[..]);
+            assert_eq!(mask[[position, 3, 8, 0]], written.mask(id, 3..4, 8..9)[0]);
         }
     }
 }
@@ -164,13 +164,13 @@ proptest! {
             ..options.plan
         };
         let mut loader = Loader::new(&dataset, options).unwrap();
-        let mut seen = HashMap::new();
+        let mut counts = HashMap::new();
         for batch in loader.epoch() {
             let batch = batch.unwrap();
             check(&batch, &written, bands.as_deref());
-            batch.ids().for_each(|id| *seen.entry(id).or_insert(0) += 1);
+            batch.ids().for_each(|id| *counts.entry(id).or_insert(0) += 1);
         }
-        prop_assert!(seen.len() == 7 && seen.values().all(|count| *count == per_sample));
+        prop_assert!(counts.len() == 7 && counts.values().all(|count| *count == per_sample));
     }
 }
 
@@ -213,7 +213,7 @@ fn stacks_of_different_shapes_come_in_batches_of_one() {
         let batch = batch.unwrap();
         check(&batch, &written, None);
         let stacks: Vec<String> = batch.samples().map(|sample| sample.unwrap().stack).collect();
-        mixed |= ["12x10x3", "8x20x3"].iter().all(|stack| stacks.iter().any(|one| one == stack));
+        mixed |= ["12x10x3", "8x20x3"].iter().all(|stack| stacks.iter().any(|name| name == stack));
     }
     assert!(mixed);
 }
@@ -276,19 +276,19 @@ fn an_epoch_goes_on_where_its_state_was_taken_with_other_threads_batches_and_ran
     let (_folder, written) = made(&[StackSpec::new(4, 5, 2, 41)]);
     let dataset = Dataset::open(&written.path).unwrap();
     let whole = ids(&mut Loader::new(&dataset, options(4)).unwrap());
-    for given in 0..=11 {
+    for delivered in 0..=11 {
         let mut loader = Loader::new(&dataset, options(4)).unwrap();
-        let mut seen = Vec::new();
-        for _ in 0..given {
-            seen.extend(loader.next_batch().unwrap().unwrap().ids());
+        let mut samples = Vec::new();
+        for _ in 0..delivered {
+            samples.extend(loader.next_batch().unwrap().unwrap().ids());
         }
         let state = State::from_json(&loader.state().to_json()).unwrap();
         drop(loader);
-        let mut same = seen.clone();
+        let mut same = samples.clone();
         let mut again =
             Loader::with_state(&dataset, LoaderOptions { threads: 1, ..options(4) }, &state)
                 .unwrap();
-        if given < 11 {
+        if delivered < 11 {
             same.extend(ids(&mut again));
             assert_eq!(same, whole);
         } else {
@@ -303,13 +303,13 @@ fn an_epoch_goes_on_where_its_state_was_taken_with_other_threads_batches_and_ran
                     .unwrap();
             for batch in loader.epoch() {
                 let batch = batch.unwrap();
-                seen.extend(
+                samples.extend(
                     batch.items().iter().filter(|item| !item.padding).map(|item| item.sample),
                 );
             }
         }
-        seen.sort_unstable();
-        assert_eq!(seen, (0..41).collect::<Vec<_>>(), "{given}");
+        samples.sort_unstable();
+        assert_eq!(samples, (0..41).collect::<Vec<_>>(), "{delivered}");
     }
 }
 
@@ -373,8 +373,8 @@ fn a_damaged_batch_is_an_error_in_its_place_or_its_damage_is_skipped_and_counted
     assert!(error.to_string().contains("sample 4"), "{error}");
     drop(batches);
     // The batches after it were decoded already.
-    let rest: Vec<Vec<usize>> = epoch.map(|batch| batch.unwrap().ids().collect()).collect();
-    assert_eq!(rest, [vec![6, 7, 8], vec![9]]);
+    let remaining: Vec<Vec<usize>> = epoch.map(|batch| batch.unwrap().ids().collect()).collect();
+    assert_eq!(remaining, [vec![6, 7, 8], vec![9]]);
     assert_eq!((loader.state().epoch, loader.state().given.len()), (1, 0));
 
     options.on_damage = OnDamage::Skip;
@@ -406,8 +406,9 @@ fn a_batch_that_fails_counts_as_given_wherever_it_is() {
             results.push(batch.map(|batch| batch.items()[0].sample).ok());
             states.push(loader.state());
             let expected = if results.len() == 8 { (epoch + 1, 0) } else { (epoch, results.len()) };
-            let given = loader.state().given.iter().map(|segment| segment.batches).sum::<usize>();
-            assert_eq!((loader.state().epoch, given), expected);
+            let delivered =
+                loader.state().given.iter().map(|segment| segment.batches).sum::<usize>();
+            assert_eq!((loader.state().epoch, delivered), expected);
         }
         assert_eq!(results, [None, Some(1), Some(2), None, Some(4), Some(5), Some(6), None]);
     }
@@ -448,10 +449,10 @@ fn single(rows: usize, columns: usize, samples: usize) -> StackSpec {
     StackSpec { per_shard: 1, ..StackSpec::new(rows, columns, 4, samples) }
 }
 
-/// Cuts the shards of images of a stack short. `places` are places in the stack.
+/// Cuts the shards of images of a stack short. `places` are indices of samples in the stack.
 fn break_samples(written: &Written, stack: &str, places: &[usize]) {
-    for place in places {
-        let shard = written.path.join(format!("{stack}/image/c/{place}/0/0/0"));
+    for index in places {
+        let shard = written.path.join(format!("{stack}/image/c/{index}/0/0/0"));
         std::fs::write(shard, b"short").unwrap();
     }
 }

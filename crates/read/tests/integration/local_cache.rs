@@ -265,20 +265,20 @@ fn oracle(orders: &[Vec<usize>], room: usize) -> Vec<u64> {
     let next = |from: usize, cube: usize| {
         all[from..].iter().position(|other| *other == cube).map_or(usize::MAX, |steps| from + steps)
     };
-    let (mut there, mut at): (HashSet<usize>, usize) = (HashSet::new(), 0);
+    let (mut cached, mut at): (HashSet<usize>, usize) = (HashSet::new(), 0);
     let mut fetched = Vec::new();
     for order in orders {
         let mut missing = 0;
         for cube in order {
             at += 1;
-            if there.contains(cube) {
+            if cached.contains(cube) {
                 continue;
             }
             missing += 1;
-            there.insert(*cube);
-            if there.len() > room {
-                let last = *there.iter().max_by_key(|cube| next(at, **cube)).unwrap();
-                there.remove(&last);
+            cached.insert(*cube);
+            if cached.len() > room {
+                let last = *cached.iter().max_by_key(|cube| next(at, **cube)).unwrap();
+                cached.remove(&last);
             }
         }
         fetched.push(missing * CUBE);
@@ -303,8 +303,9 @@ fn with_a_third(change: impl Fn(&mut LoaderOptions)) -> (Vec<u64>, Vec<u64>) {
         fetched.push(bytes - before);
         before = bytes;
         assert!(used(&dataset).total_bytes <= limit);
-        let there: u64 = served.blocks().iter().map(|file| fs::metadata(file).unwrap().len()).sum();
-        assert!(there <= limit, "{there} of {limit}");
+        let cached_bytes: u64 =
+            served.blocks().iter().map(|file| fs::metadata(file).unwrap().len()).sum();
+        assert!(cached_bytes <= limit, "{cached_bytes} of {limit}");
     }
     (fetched, oracle(&orders, room))
 }
@@ -330,25 +331,25 @@ fn datasets_that_nobody_reads_give_way_and_others_do_not() {
         [StackSpec { codec: None, per_shard: 20, ..StackSpec::new(60, 50, 100, 30).tile(60, 50) }];
     write_dataset(&served.folder.path().join("served/two"), &other, |_| json!({}));
     let limit = 40 * (CUBE + 4);
-    let one = served.open("one", limit, Verify::Once);
-    let fingerprint = one.fingerprint().to_owned();
-    epochs(&one, options(4, 1));
+    let first = served.open("one", limit, Verify::Once);
+    let fingerprint = first.fingerprint().to_owned();
+    epochs(&first, options(4, 1));
     let blocks_of = |fingerprint: &str| {
         let list = CacheFolder::open(&served.cache()).unwrap().list().unwrap();
         list.iter().find(|info| info.fingerprint == fingerprint).map_or(0, |info| info.blocks)
     };
     assert_eq!(blocks_of(&fingerprint), 40);
-    let two = served.open("two", limit, Verify::Once);
-    epochs(&two, options(4, 1));
-    assert_eq!((blocks_of(&fingerprint), blocks_of(two.fingerprint())), (40, 0));
-    drop((one, two));
-    let two = served.open("two", limit, Verify::Once);
+    let second = served.open("two", limit, Verify::Once);
+    epochs(&second, options(4, 1));
+    assert_eq!((blocks_of(&fingerprint), blocks_of(second.fingerprint())), (40, 0));
+    drop((first, second));
+    let second = served.open("two", limit, Verify::Once);
     // This also holds if some of its own blocks are needed later than others.
-    epochs(&two, options(4, 3));
-    assert_eq!(blocks_of(two.fingerprint()), 30);
-    let cache = used(&two);
+    epochs(&second, options(4, 3));
+    assert_eq!(blocks_of(second.fingerprint()), 30);
+    let cache = used(&second);
     assert_eq!((cache.kept_bytes, cache.passed_bytes), (30 * CUBE, 0), "{cache:?}");
-    assert_eq!(two.traffic().unwrap().bytes, 30 * CUBE);
+    assert_eq!(second.traffic().unwrap().bytes, 30 * CUBE);
     assert!(cache.total_bytes <= limit);
 }
 

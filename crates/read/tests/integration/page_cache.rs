@@ -372,9 +372,9 @@ fn cut_short() {
         assert!(failed > 0, "{verify:?}");
         drop(loader);
         // Cut before: the driver refuses these pages, and the host says what is wrong.
-        let (one, other) = (open(), open());
+        let (first, other) = (open(), open());
         drop(dataset);
-        let mut loader = start(&one, &options, bounds(0, PAGE));
+        let mut loader = start(&first, &options, bounds(0, PAGE));
         let mut plain = Loader::new(&other, options.clone()).unwrap();
         for _ in 0..12 {
             match (loader.next_batch(), plain.next_batch()) {

@@ -49,7 +49,7 @@ fn seen(batch: &DeviceBatch<Host>) -> String {
         _ => flat(array),
     };
     let masks: Vec<_> = batch.masks.iter().map(|(name, mask)| (name, values(mask))).collect();
-    let mixed: Vec<_> = batch.mixed.iter().map(|one| format!("{one:?}")).collect();
+    let mixed: Vec<_> = batch.mixed.iter().map(|mix| format!("{mix:?}")).collect();
     format!("{:?} {:?} {masks:?} {mixed:?}", batch.items(), values(&batch.image))
 }
 

@@ -20,9 +20,9 @@ fn told(image: &Array, masks: &[(String, Array)]) -> Vec<(String, Vec<usize>, Ve
             array.permuted(&[0, 2, 3, 1]).bytes().expect("(sample, row, column, value)").to_vec()
         }
     };
-    let one = |name: &str, array: &Array| (name.to_owned(), array.shape().to_vec(), bytes(array));
-    let masks = masks.iter().map(|(name, mask)| one(name, mask));
-    std::iter::once(one("image", image)).chain(masks).collect()
+    let entry = |name: &str, array: &Array| (name.to_owned(), array.shape().to_vec(), bytes(array));
+    let masks = masks.iter().map(|(name, mask)| entry(name, mask));
+    std::iter::once(entry("image", image)).chain(masks).collect()
 }
 
 fn of_images(images: &Images<Array>) -> Vec<(String, Vec<usize>, Vec<u8>)> {
@@ -126,14 +126,14 @@ fn an_item_alone_becomes_what_it_becomes_in_its_batch() {
         let mut batch = batch.unwrap();
         let (_, parameters) = batch.augment(&pipeline).unwrap();
         let items = replay.items(2, number).unwrap();
-        for (place, item) in items.iter().enumerate() {
+        for (position, item) in items.iter().enumerate() {
             let alone = replay.read(&[*item]).unwrap();
-            let own = parameters.of_sample(place);
-            let augmented = pipeline.apply(&Host::default(), &alone, &own).unwrap();
+            let sample_parameters = parameters.of_sample(position);
+            let augmented = pipeline.apply(&Host::default(), &alone, &sample_parameters).unwrap();
             let keys = [SampleKey::from(item)];
             let frame = parameters.frame;
-            assert_eq!(pipeline.draw(frame, 2, &keys).unwrap(), own);
-            let of_batch = |array: &Array| array.narrowed(0, place, 1);
+            assert_eq!(pipeline.draw(frame, 2, &keys).unwrap(), sample_parameters);
+            let of_batch = |array: &Array| array.narrowed(0, position, 1);
             let masks: Vec<_> =
                 batch.masks.iter().map(|(name, mask)| (name.clone(), of_batch(mask))).collect();
             let images = Images::new(augmented.image, augmented.masks);

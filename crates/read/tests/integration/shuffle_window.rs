@@ -47,9 +47,9 @@ fn epoch(loader: &mut Loader) -> Vec<(Item, Vec<u8>, Vec<u8>)> {
         let (image, mask) = (batch.image(), batch.mask("a").unwrap());
         let bytes = image.bytes.len() / batch.len();
         let mask_bytes = mask.bytes.len() / batch.len();
-        for (place, item) in batch.items().iter().enumerate() {
-            let image = &image.bytes[place * bytes..][..bytes];
-            let mask = &mask.bytes[place * mask_bytes..][..mask_bytes];
+        for (position, item) in batch.items().iter().enumerate() {
+            let image = &image.bytes[position * bytes..][..bytes];
+            let mask = &mask.bytes[position * mask_bytes..][..mask_bytes];
             all.push((*item, image.to_vec(), mask.to_vec()));
         }
     }
@@ -101,12 +101,12 @@ fn chunks_are_decoded_about_once_an_epoch_and_no_more_are_held_than_said() {
         // Loaders work ahead, so up to one group of the sixth epoch was also decoded.
         let stats = loader.statistics().loader;
         let decoded = (stats.chunks - stats.cached_chunks) as f64;
-        let said = loader.cache().shuffle_window.clone().unwrap();
-        assert!(said.decoded <= most, "{said:?}");
+        let window = loader.cache().shuffle_window.clone().unwrap();
+        assert!(window.decoded <= most, "{window:?}");
         let all = f64::from(epochs * (images + masks));
         // Chunks that two consecutive groups share are decoded once.
         assert!(decoded >= 0.8 * all, "{decoded} of {all}");
-        assert!(decoded / all <= (most + 0.01) * 1.1, "{decoded} of {all}: {said:?}");
+        assert!(decoded / all <= (most + 0.01) * 1.1, "{decoded} of {all}: {window:?}");
         // A pixel has one byte in a mask and 14 bytes in an image.
         let limit = loader.cache().limit_bytes;
         assert!(held <= limit + limit / 14 && held > limit / 4, "{held} of {limit}");
@@ -199,12 +199,12 @@ fn ranks_share_the_epoch_of_a_window_that_is_asked_for() {
     let auto = rank(0, ShuffleWindow::Auto);
     assert_eq!(auto.cache().shuffle_window, None);
     assert!(auto.cache().why.contains("is not chosen automatically"), "{:?}", auto.cache());
-    let asked = ShuffleWindow::Bytes(IMAGES / 3);
-    let [one, two] = [0, 1].map(|number| items(&epoch(&mut rank(number, asked))));
+    let requested = ShuffleWindow::Bytes(IMAGES / 3);
+    let [first, second] = [0, 1].map(|number| items(&epoch(&mut rank(number, requested))));
     let mut all = Loader::new(&dataset, patches(16, 5)).unwrap();
     let all: HashSet<_> = items(&epoch(&mut all)).into_iter().collect();
-    let both: HashSet<_> = one.iter().chain(&two).copied().collect();
-    assert_eq!((both.len(), one.len() + two.len()), (all.len(), all.len()));
+    let both: HashSet<_> = first.iter().chain(&second).copied().collect();
+    assert_eq!((both.len(), first.len() + second.len()), (all.len(), all.len()));
     assert_eq!(both, all);
 }
 
@@ -241,13 +241,14 @@ fn windows_that_cannot_be_are_refused_with_what_can() {
         assert!(error.remedy().is_some(), "{error}");
         error.to_string()
     };
-    let asked = ShuffleWindow::Bytes(IMAGES / 3);
-    let whole = LoaderOptions { shuffle_window: asked, ..images::options(4) };
+    let requested = ShuffleWindow::Bytes(IMAGES / 3);
+    let whole = LoaderOptions { shuffle_window: requested, ..images::options(4) };
     assert!(refused(whole).contains("windows cannot be read block by block in this order"));
     let small = LoaderOptions { shuffle_window: ShuffleWindow::Bytes(1000), ..crops(4) };
     assert!(refused(small).contains("larger than half of it"));
     let cache = CacheKind::Compressed;
-    let other = LoaderOptions { shuffle_window: asked, cache, cache_bytes: 1 << 20, ..crops(4) };
+    let other =
+        LoaderOptions { shuffle_window: requested, cache, cache_bytes: 1 << 20, ..crops(4) };
     assert!(refused(other).contains("cannot be combined with cache kind compressed"));
     // Two cubes do not fit, so there is no shuffle window.
     let little = LoaderOptions { cache_bytes: 40_000, ..crops(4) };

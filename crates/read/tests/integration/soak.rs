@@ -169,8 +169,8 @@ fn live(written: &Written, server: &Server, cache: &Path, dice: &mut Dice) -> (u
 fn own_threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-    let own = ["decode ", "plan", "hsipack-cache"];
-    names.filter(|name| own.iter().any(|own| name.starts_with(own))).count()
+    let prefixes = ["decode ", "plan", "hsipack-cache"];
+    names.filter(|name| prefixes.iter().any(|prefix| name.starts_with(prefix))).count()
 }
 
 #[test]

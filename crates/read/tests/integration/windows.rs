@@ -25,10 +25,10 @@ fn options(batch_size: usize, crop: Crop) -> LoaderOptions {
     options
 }
 
-/// Walks `place` steps along an axis, and turns round at its ends.
-fn walked(place: i32, length: i32) -> i32 {
+/// Walks `steps` along an axis, and turns round at its ends.
+fn walked(steps: i32, length: i32) -> i32 {
     let (mut at, mut step) = (0, 1);
-    for _ in 0..place.abs() {
+    for _ in 0..steps.abs() {
         if length == 1 {
             return 0;
         }
@@ -40,14 +40,14 @@ fn walked(place: i32, length: i32) -> i32 {
     at
 }
 
-/// The pixel of the cube that a window has at a place; `None` if it is filled with a value.
-fn pixel(place: i32, length: usize, pad: Pad) -> Option<usize> {
+/// The pixel of the cube that a window has at a coordinate; `None` if it is filled with a value.
+fn pixel(coordinate: i32, length: usize, pad: Pad) -> Option<usize> {
     let length = length as i32;
     let at = match pad {
-        _ if (0..length).contains(&place) => place,
-        Pad::Edge if place < 0 => 0,
+        _ if (0..length).contains(&coordinate) => coordinate,
+        Pad::Edge if coordinate < 0 => 0,
         Pad::Edge => length - 1,
-        Pad::Reflect => walked(place, length),
+        Pad::Reflect => walked(coordinate, length),
         Pad::Value(_) => return None,
     };
     Some(at as usize)
@@ -93,7 +93,7 @@ proptest! {
                 let batch = batch.unwrap();
                 let (image, mask) = (batch.image_f16().unwrap(), batch.mask("a").unwrap());
                 let mask = mask.values::<u8>().unwrap();
-                for (place, item) in batch.items().iter().enumerate() {
+                for (position, item) in batch.items().iter().enumerate() {
                     let (sample, first_row, first_column) = list[number];
                     number += 1;
                     prop_assert_eq!((item.sample, item.window.row, item.window.column), (sample, first_row, first_column));
@@ -103,7 +103,7 @@ proptest! {
                             let y = pixel(first_row + row as i32, shape.rows, pad);
                             let x = pixel(first_column + column as i32, shape.columns, pad);
                             for (band, from) in bands.iter().enumerate() {
-                                let have = image[[place, row, column, band]].to_le_bytes();
+                                let have = image[[position, row, column, band]].to_le_bytes();
                                 let want = match (y.zip(x), pad) {
                                     (Some((y, x)), _) => written.image(sample, y..y + 1, x..x + 1, Some(&[*from])),
                                     (None, Pad::Value(value)) => half::f16::from_f64(value).to_le_bytes().to_vec(),
@@ -112,7 +112,7 @@ proptest! {
                                 prop_assert_eq!(&have[..], &want[..]);
                             }
                             let want = y.zip(x).map_or(0, |(y, x)| mask_value(sample, y, x));
-                            prop_assert_eq!(mask[[place, row, column, 0]], want);
+                            prop_assert_eq!(mask[[position, row, column, 0]], want);
                         }
                     }
                 }
@@ -154,8 +154,8 @@ fn patches_come_with_the_class_of_their_centre_and_no_masks_unless_asked_for() {
     for batch in patches(Some(vec!["a".into()])).epoch() {
         let batch = batch.unwrap();
         let mask = batch.mask("a").unwrap().values::<u8>().unwrap();
-        for (place, class) in batch.classes().enumerate() {
-            assert_eq!(Some(u32::from(mask[[place, 1, 0, 0]])), class);
+        for (position, class) in batch.classes().enumerate() {
+            assert_eq!(Some(u32::from(mask[[position, 1, 0, 0]])), class);
         }
     }
 }
@@ -190,16 +190,16 @@ fn regions_have_a_window_each_and_masks_end_with_the_cube() {
         let mut options = options(8, Crop::Whole);
         options.regions = Some(("a".into(), regions));
         let mut loader = Loader::new(&dataset, options).unwrap();
-        let mut seen = Vec::new();
+        let mut found = Vec::new();
         for batch in loader.epoch() {
             let batch = batch.unwrap();
             let mask = batch.mask("a").unwrap();
             let mask = mask.values::<u8>().unwrap();
-            for (place, item) in batch.items().iter().enumerate() {
+            for (position, item) in batch.items().iter().enumerate() {
                 let shape = dataset.sample(item.sample).unwrap().shape;
                 let id = item.region.unwrap();
                 assert_eq!(item.label, Some(id));
-                seen.push((item.sample, id));
+                found.push((item.sample, id));
                 // The region's pixels, and the box around them.
                 let pixels: Vec<(usize, usize)> = (0..shape.rows)
                     .flat_map(|row| (0..shape.columns).map(move |column| (row, column)))
@@ -219,7 +219,7 @@ fn regions_have_a_window_each_and_masks_end_with_the_cube() {
                         let x =
                             pixel(window.column + column as i32, shape.columns, Pad::Value(0.0));
                         let want = y.zip(x).map_or(0, |(y, x)| mask_value(item.sample, y, x));
-                        assert_eq!(mask[[place, row, column, 0]], want);
+                        assert_eq!(mask[[position, row, column, 0]], want);
                     }
                 }
             }
@@ -239,7 +239,7 @@ fn regions_have_a_window_each_and_masks_end_with_the_cube() {
         };
         let want: Vec<(usize, u32)> = (0..9).flat_map(of_sample).collect();
         assert!(!want.is_empty());
-        assert_eq!(seen, want, "sample by sample, ascending by id");
+        assert_eq!(found, want, "sample by sample, ascending by id");
     }
 }
 
@@ -320,11 +320,14 @@ fn the_cache_is_chosen_by_what_fits() {
     let times = loader.cache_times();
     assert!(times.keeping_s > 0.0 && times.saved_s >= 0.0, "{times:?}");
 
-    let mut asked = options(4, Crop::Whole);
-    (asked.cache, asked.cache_bytes) = (CacheKind::Compressed, 77);
-    let asked = Loader::new(&dataset, asked).unwrap();
-    assert_eq!((asked.cache().kind, asked.cache().limit_bytes), (CacheKind::Compressed, 77));
-    assert!(!asked.cache().chosen);
+    let mut requested = options(4, Crop::Whole);
+    (requested.cache, requested.cache_bytes) = (CacheKind::Compressed, 77);
+    let requested = Loader::new(&dataset, requested).unwrap();
+    assert_eq!(
+        (requested.cache().kind, requested.cache().limit_bytes),
+        (CacheKind::Compressed, 77)
+    );
+    assert!(!requested.cache().chosen);
 }
 
 #[test]

@@ -375,11 +375,11 @@ fn write_shards(
     for (shard, samples) in samples.chunks(grid.samples_per_shard()).enumerate() {
         let mut index = ShardIndex::empty(grid.chunks_per_shard());
         let mut bytes = Vec::new();
-        for (place, sample) in samples.iter().enumerate() {
+        for (position, sample) in samples.iter().enumerate() {
             for (number, stored) in all_chunks(grid, *sample, chunk).into_iter().enumerate() {
                 if let Some(stored) = stored {
                     let span = ChunkSpan { offset: bytes.len() as u64, len: stored.len() as u64 };
-                    index.0[place * grid.chunks_per_sample() + number] = Some(span);
+                    index.0[position * grid.chunks_per_sample() + number] = Some(span);
                     bytes.extend(stored);
                 }
             }
@@ -402,9 +402,9 @@ fn all_chunks(
         numbers.map(|number| chunk(sample, number)).collect()
     };
     std::thread::scope(|scope| {
-        let rest = scope.spawn(|| encode(half..end));
+        let second_half = scope.spawn(|| encode(half..end));
         let mut chunks = encode(0..half);
-        chunks.extend(rest.join().unwrap());
+        chunks.extend(second_half.join().unwrap());
         chunks
     })
 }

@@ -26,7 +26,7 @@ pub(super) struct Choice {
 /// Chooses what is kept of these samples in `limit` bytes. `decoded` are the bytes of their decoded cubes; `compressed` those
 /// of their frames, or `None` if they cannot be kept. `by_windows` says that batches have parts of cubes.
 pub(super) fn choose(
-    asked: DeviceCache,
+    requested: DeviceCache,
     limit: u64,
     decoded: &[u64],
     compressed: impl FnOnce() -> Option<Vec<u64>>,
@@ -43,19 +43,19 @@ pub(super) fn choose(
         ),
     };
     let total = sum(decoded);
-    if asked != DeviceCache::Compressed && total <= limit {
+    if requested != DeviceCache::Compressed && total <= limit {
         return all(Kept::Decoded, total, "decoded");
     }
-    let compressed = if asked == DeviceCache::Decoded { None } else { compressed() };
+    let compressed = if requested == DeviceCache::Decoded { None } else { compressed() };
     if let Some(bytes) = compressed.as_deref().map(sum).filter(|bytes| *bytes <= limit) {
         return all(Kept::Compressed, bytes, "compressed");
     }
     // Part of the samples. More of them fit compressed, but small windows are gathered much faster from decoded cubes.
     let (kept, bytes) = match &compressed {
-        Some(bytes) if asked == DeviceCache::Compressed || !by_windows => {
+        Some(bytes) if requested == DeviceCache::Compressed || !by_windows => {
             (Kept::Compressed, &**bytes)
         }
-        _ if asked == DeviceCache::Compressed => {
+        _ if requested == DeviceCache::Compressed => {
             let why = "the device cannot decode all chunks, so they are not kept compressed";
             return Choice { kept: None, places: Vec::new(), why: why.to_owned() };
         }
@@ -84,19 +84,19 @@ fn part(bytes: &[u64], limit: u64) -> Vec<usize> {
     while step < count && common_divisor(step.max(1), count) != 1 {
         step += 1;
     }
-    let (mut left, mut places) = (limit, Vec::new());
-    for place in (0..count).map(|number| number * step.max(1) % count) {
-        if bytes[place] <= left {
-            left -= bytes[place];
-            places.push(place);
+    let (mut remaining, mut places) = (limit, Vec::new());
+    for sample in (0..count).map(|number| number * step.max(1) % count) {
+        if bytes[sample] <= remaining {
+            remaining -= bytes[sample];
+            places.push(sample);
         }
     }
     places.sort_unstable();
     places
 }
 
-fn common_divisor(one: usize, other: usize) -> usize {
-    if other == 0 { one } else { common_divisor(other, one % other) }
+fn common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
 #[cfg(test)]
@@ -106,8 +106,8 @@ mod tests {
     const DECODED: [u64; 10] = [100; 10];
     const COMPRESSED: [u64; 10] = [60; 10];
 
-    fn chosen(asked: DeviceCache, limit: u64, by_windows: bool) -> (Option<Kept>, usize) {
-        let choice = choose(asked, limit, &DECODED, || Some(COMPRESSED.to_vec()), by_windows);
+    fn chosen(requested: DeviceCache, limit: u64, by_windows: bool) -> (Option<Kept>, usize) {
+        let choice = choose(requested, limit, &DECODED, || Some(COMPRESSED.to_vec()), by_windows);
         (choice.kept, choice.places.len())
     }
 
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn chunks_that_the_device_cannot_decode_are_kept_decoded_or_not_at_all() {
-        let choice = |asked| choose(asked, 300, &DECODED, || None, false);
+        let choice = |requested| choose(requested, 300, &DECODED, || None, false);
         assert_eq!(choice(DeviceCache::Auto).kept, Some(Kept::Decoded));
         assert_eq!(choice(DeviceCache::Compressed).kept, None);
     }

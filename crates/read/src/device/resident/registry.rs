@@ -38,14 +38,14 @@ static REGISTERED: Mutex<Vec<Registered>> = Mutex::new(Vec::new());
 /// Adds a region.
 pub(super) fn add(owner: Owner, region: &Arc<Region>, cubes: Arc<Cubes>) {
     let mut all = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
-    all.retain(|one| one.region.strong_count() > 0);
+    all.retain(|entry| entry.region.strong_count() > 0);
     all.push(Registered { owner, region: Arc::downgrade(region), cubes });
 }
 
 /// The regions that are there.
 pub(super) fn of(owner: &Owner) -> Vec<(Arc<Region>, Arc<Cubes>)> {
     let all = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
-    let same = all.iter().filter(|one| one.owner == *owner);
-    let living = same.filter_map(|one| Some((one.region.upgrade()?, one.cubes.clone())));
+    let same = all.iter().filter(|entry| entry.owner == *owner);
+    let living = same.filter_map(|entry| Some((entry.region.upgrade()?, entry.cubes.clone())));
     living.filter(|(region, _)| !region.is_released()).collect()
 }

@@ -23,20 +23,20 @@ fn groups_of_blocks_come_one_after_the_other() {
             samples.into_iter().map(|sample| PlanSample { bands: 5, ..sample }).collect();
         let plan = plan(samples, PlanOptions { crop, blocks, ..PlanOptions::new(1) });
         let epoch = plan.epoch(3, &[], Share::ALL).unwrap();
-        let (mut group, mut seen, mut items) = (0, HashSet::new(), Vec::new());
+        let (mut group, mut found, mut items) = (0, HashSet::new(), Vec::new());
         for n in 0..epoch.batches() {
             let now = epoch.group(n).unwrap();
             assert!(now == group || now == group + 1, "{group} {now}");
             group = now;
             epoch.batch(n, None, &mut items).unwrap();
-            let mut own = epoch.blocks(group).filter(|block| is_in(block, &items[0]));
-            seen.insert((group, own.next().expect("of its group").clone()));
-            assert_eq!(own.next(), None);
+            let mut matching = epoch.blocks(group).filter(|block| is_in(block, &items[0]));
+            found.insert((group, matching.next().expect("of its group").clone()));
+            assert_eq!(matching.next(), None);
         }
         assert_eq!(group + 1, epoch.groups());
         let blocks = || (0..epoch.groups()).flat_map(|group| epoch.blocks(group));
-        assert_eq!(blocks().count(), seen.len());
-        assert_eq!(blocks().collect::<HashSet<_>>().len(), seen.len(), "every block once");
+        assert_eq!(blocks().count(), found.len());
+        assert_eq!(blocks().collect::<HashSet<_>>().len(), found.len(), "every block once");
         assert!((0..epoch.groups()).all(|group| (1..=4).contains(&epoch.blocks(group).count())));
         assert_ne!(windows(&plan, 0), windows(&plan, 1));
     }
@@ -64,8 +64,8 @@ fn windows_come_in_any_place_and_their_block_follows_as_often_as_said() {
         for epoch in 0..epochs {
             let rows: Vec<i32> =
                 windows(&plan, epoch).iter().map(|(_, window, _)| window.row / 4).collect();
-            for (place, block) in rows.iter().enumerate() {
-                places[place / 256 * 16 + *block as usize] += 1;
+            for (position, block) in rows.iter().enumerate() {
+                places[position / 256 * 16 + *block as usize] += 1;
             }
             follows += rows.windows(2).filter(|pair| pair[0] == pair[1]).count() as u32;
         }
@@ -81,8 +81,8 @@ fn windows_come_in_any_place_and_their_block_follows_as_often_as_said() {
         assert!(chi_square / together_there < 310.0, "{together}: {chi_square}"); // 99.99 %
         // In a global shuffle, a window of the same block follows once in 16 times (255 of 4095).
         let share = f64::from(follows) / f64::from(epochs as u32) / 4095.0;
-        let said = (255.0 / 4095.0) * groups;
-        assert!((share / said - 1.0).abs() < 0.02, "{together}: {share} {said}");
+        let expected = (255.0 / 4095.0) * groups;
+        assert!((share / expected - 1.0).abs() < 0.02, "{together}: {share} {expected}");
     }
 }
 
@@ -105,8 +105,8 @@ fn windows_of_a_group_are_shuffled_evenly() {
             };
             let numbers: Vec<usize> =
                 all[group * 2048..][..2048].iter().map(|(_, window, _)| number(window)).collect();
-            for (place, number) in numbers.iter().enumerate() {
-                places[place / 32 * 64 + number / 32] += 1;
+            for (position, number) in numbers.iter().enumerate() {
+                places[position / 32 * 64 + number / 32] += 1;
             }
             for pair in numbers.windows(2) {
                 steps[(pair[1] + 2048 - pair[0]) % 2048 / 32] += 1;

@@ -100,8 +100,8 @@ fn balanced_classes_take_turns_and_give_all_their_windows() {
     let mut firsts = [[0u32; 3]; 3];
     for turn in items.chunks(3) {
         let labels: Vec<u32> = turn.iter().map(|(.., label)| label.unwrap()).collect();
-        for (place, label) in labels.iter().enumerate() {
-            firsts[place][*label as usize - 1] += 1;
+        for (position, label) in labels.iter().enumerate() {
+            firsts[position][*label as usize - 1] += 1;
         }
         assert_eq!(labels.iter().collect::<HashSet<_>>().len(), 3, "{labels:?}");
     }
@@ -214,13 +214,13 @@ fn the_order_of_windows_is_that_of_a_global_shuffle() {
     let plan = plan(vec![cube], PlanOptions { crop, ..PlanOptions::new(512) });
     let (mut places, mut gaps) = (vec![0u32; 64 * 64], vec![0u32; 64]);
     for epoch in 0..10 {
-        let mut place_of = vec![0i64; 4096];
-        for (place, (_, window, _)) in windows(&plan, epoch).iter().enumerate() {
+        let mut position_of = vec![0i64; 4096];
+        for (position, (_, window, _)) in windows(&plan, epoch).iter().enumerate() {
             let pixel = (window.row * 64 + window.column) as usize;
-            place_of[pixel] = place as i64;
-            places[place / 64 * 64 + pixel / 64] += 1;
+            position_of[pixel] = position as i64;
+            places[position / 64 * 64 + pixel / 64] += 1;
         }
-        for pair in place_of.windows(2) {
+        for pair in position_of.windows(2) {
             gaps[((pair[1] - pair[0]).rem_euclid(4096) / 64) as usize] += 1;
         }
     }
@@ -256,8 +256,8 @@ fn millions_of_windows_need_no_list() {
         assert_eq!(label, Some(1 + (window.row + 4) as u32 % 16));
     }
     let state = epoch.state("", 2000);
-    let rest = plan.epoch(0, &state.given, Share::ALL).unwrap();
-    assert_eq!(rest.items(), all - 2000 * 4 * 512);
+    let remaining = plan.epoch(0, &state.given, Share::ALL).unwrap();
+    assert_eq!(remaining.items(), all - 2000 * 4 * 512);
 }
 
 #[test]
@@ -282,8 +282,8 @@ fn windows_of_some_samples_are_those_in_their_order() {
     for sample in 0..2 {
         let windows = |windows: &Windows| -> Vec<_> {
             let places = 0..windows.of_sample(sample);
-            let place = |window| windows::WindowNumber { sample: sample as u32, window };
-            places.map(|window| windows.get(place(window))).collect()
+            let number = |window| windows::WindowNumber { sample: sample as u32, window };
+            places.map(|window| windows.get(number(window))).collect()
         };
         assert_eq!(windows(&some), windows(&around(&[5, 8])));
     }
