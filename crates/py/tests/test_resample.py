@@ -237,6 +237,45 @@ def test_datasets_of_other_bands_are_resampled_each_from_its_own(
     assert seen == {"a", "b"}
 
 
+def test_cubes_are_packed_with_other_bands(packed: Path, tmp_path: Path) -> None:
+    dataset = hsipack.open(packed)
+    want = np.stack([resampled(np.asarray(one["image"]), dataset_weights()) for one in dataset])
+    cubes = [np.asarray(one["image"]).transpose(1, 2, 0) for one in dataset]
+    about = {"wavelengths": NM, "fwhm": FWHM, "good_bands": GOOD}
+    gone = [False, False, False, False, True, True]
+    grid = aug.Resample(TARGET, WIDTHS)
+    hsipack.pack(
+        ((f"c{number}", cube, about) for number, cube in enumerate(cubes)),
+        tmp_path / "made.hsipack",
+        resample=grid,
+        dtype="float32",
+    )
+    (tmp_path / "cubes").mkdir()
+    for number, cube in enumerate(cubes):
+        np.save(tmp_path / f"cubes/c{number}.npy", cube)
+    centres = NM.tolist()
+    hsipack.convert(
+        tmp_path / "cubes",
+        tmp_path / "converted.hsipack",
+        axes="yxb",
+        band_centers=centres,
+        resample=packed,
+        dtype="float32",
+    )
+    made = hsipack.open(tmp_path / "made.hsipack")
+    (stack,) = made.stacks.values()
+    assert np.array_equal(stack.wavelengths, TARGET)
+    assert np.array_equal(stack.fwhm, WIDTHS)
+    assert list(stack.bad_bands) == np.flatnonzero(gone).tolist()
+    have = np.stack([np.asarray(one["image"]) for one in made])
+    np.testing.assert_allclose(have, want, rtol=1e-6)
+    # The bands of a dataset, of which the cubes do not know the widths.
+    converted = hsipack.open(tmp_path / "converted.hsipack")
+    assert np.array_equal(converted.wavelengths, NM)
+    with pytest.raises(hsipack.ConflictError, match="names of sensors are not known"):
+        hsipack.convert(tmp_path / "cubes", tmp_path / "no", axes="yxb", resample="sentinel2")
+
+
 def test_dictionaries_of_tensors_and_single_images_follow() -> None:
     nm = torch.arange(400.0, 500.0, 10)
     sample = {"image": torch.rand(10, 3, 4), "wavelength": nm, "fwhm": torch.full((10,), 12.0)}
