@@ -22,6 +22,7 @@
 //! | `ratio` | the resolution of an array beside the image |
 //! | [`random`] | random numbers that never change |
 //! | [`spectrum`] | normalising a pixel's spectrum |
+//! | [`spectral_response`] | resampling spectra to the bands of another sensor |
 //! | [`mask`] | values of masks: class ids and boolean layers |
 //! | [`names`] | names of option values |
 //! | `arguments` | feature `clap`: option values as they are typed on a command line |
@@ -69,6 +70,7 @@ mod ratio;
 pub mod remedy;
 pub mod samples;
 pub mod shard;
+pub mod spectral_response;
 pub mod spectrum;
 pub mod statistics;
 pub mod text;

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, TypeAlias
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _options
+from hsipack import _hsipack, _options
 from hsipack._arrays import Output
 from hsipack._errors import ConflictError, UnsupportedError
 from hsipack._members import Member, Reading
@@ -69,7 +69,14 @@ class Extras:
         ConflictError: if a name is unknown, or no sample has what it stands for.
     """
 
-    def __init__(self, names: Any, quality: Any, reading: Reading, output: Output) -> None:
+    def __init__(
+        self,
+        names: Any,
+        quality: Any,
+        reading: Reading,
+        output: Output,
+        resample: Mapping[str, Any] | None,
+    ) -> None:
         names = [] if names is None else _options.names("extras", names)
         self.names = [_options.choice("extra", name, NAMES) for name in names]
         self._output = output
@@ -77,6 +84,11 @@ class Extras:
         self._facts: list[_Facts] = []
         if not self.names:
             return
+        if "fwhm" in self.names and resample is not None and resample.get("fwhm") is None:
+            raise ConflictError(
+                "extras=['fwhm'], but Resample has no fwhm",
+                remedy="give Resample the fwhm of its bands, or leave this extra out",
+            )
         for member in reading.members:
             taken = {*self.names} & {
                 *member.columns,
@@ -91,7 +103,20 @@ class Extras:
                     path=member.dataset.path,
                     remedy=f"leave the mask or column {name!r} out of the dataset that you read",
                 )
-            self._facts.append(_facts_of(member, self.names))
+            self._facts.append(_facts_of(member, self.names, resample is not None))
+
+    def use_resampled(self, bands: Sequence[_hsipack._Bands | None]) -> None:
+        """Takes over the bands of the images of each dataset, where they are resampled."""
+        for number, (facts, resampled) in enumerate(zip(self._facts, bands, strict=False)):
+            if resampled is None:
+                continue
+            wavelengths, fwhm, valid = resampled
+            lists = {"wavelength": np.array(wavelengths, dtype=np.float32)}
+            if fwhm is not None:
+                widths = np.array(fwhm, dtype=np.float32)
+                lists["fwhm"] = np.where(widths > 0, widths, np.float32("nan"))
+            stack = _Stack(lists, np.array(valid, dtype=np.bool_))
+            self._facts[number] = replace(facts, stacks=[stack] * len(facts.stacks))
 
     @property
     def wants_valid(self) -> bool:
@@ -240,7 +265,7 @@ def _excluded(name: str, which: list[Any], reading: Reading) -> list[int]:
     return numbers
 
 
-def _facts_of(member: Member, names: list[str]) -> _Facts:
+def _facts_of(member: Member, names: list[str], are_resampled: bool) -> _Facts:
     dataset = member.dataset
     count = len(dataset._native)
     about = dataset._native.about(list(range(count)))
@@ -255,7 +280,7 @@ def _facts_of(member: Member, names: list[str]) -> _Facts:
         band_valid[list(stack.bad_bands)] = False
         lists = {}
         for name in _LISTS:
-            if name not in names or number not in read:
+            if name not in names or number not in read or are_resampled:
                 continue
             values = getattr(stack, _LISTS[name])
             if values is None:
