@@ -23,14 +23,17 @@ pub struct LoaderBoxes {
 pub type BoxArrays<'py> = (Vec<usize>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
 impl LoaderBoxes {
-    /// The boxes of a batch; `None` if its dataset has none.
+    /// The boxes of a batch; `None` if its datasets have none.
     pub fn of<'py>(
         &self,
         py: Python<'py>,
         batch: &DeviceBatch<Library>,
     ) -> PyResult<Option<BoxArrays<'py>>> {
-        let Some(Some(table)) = self.tables.get(batch.dataset_number()) else { return Ok(None) };
-        let items = batch.boxes(table, self.min_visible).or_raise(py)?;
+        let table = |number: usize| self.tables.get(number).and_then(Option::as_deref);
+        if batch.datasets().all(|(number, _)| table(number).is_none()) {
+            return Ok(None);
+        }
+        let items = batch.boxes_of(table, self.min_visible).or_raise(py)?;
         Ok(Some(of_items(py, &items)))
     }
 }

@@ -651,6 +651,18 @@ impl Loader {
         Ok(bands.into_iter().map(|bands| bands.map(parts_of_bands)).collect())
     }
 
+    /// For each dataset with samples, its number and, for each stack, which bands of batches are valid, if images are resampled
+    /// to the same bands.
+    fn bands_in_batches(&self) -> Vec<(usize, Vec<Option<Vec<bool>>>)> {
+        let prepared = self.prepared();
+        let of_member = |member: &Member| {
+            let stacks = 0..member.dataset().stacks().len();
+            let valid = stacks.map(|stack| member.resampled_bands(stack).map(<[bool]>::to_vec));
+            (member.number(), valid.collect())
+        };
+        prepared.members().iter().map(of_member).collect()
+    }
+
     /// Whether it standardises by statistics of all samples although there is a training split.
     fn lacks_train_statistics(&self) -> bool {
         self.prepared().lacks_train_statistics()
@@ -760,8 +772,10 @@ fn numbers<const N: usize>(
 /// Names of a batch's samples. If many windows are from one sample, its name is made only once.
 fn names<'py>(py: Python<'py>, batch: &DeviceBatch<Library>) -> PyResult<Bound<'py, PyList>> {
     let mut ids = batch.ids();
+    let is_one = batch.datasets().len() == 1;
     if let Some(first) = ids.next()
         && ids.all(|id| id == first)
+        && is_one
     {
         // For Python, repeating a list is much faster than adding the same item again and again.
         let name = PyList::new(py, [batch.name(0)])?;
@@ -770,8 +784,11 @@ fn names<'py>(py: Python<'py>, batch: &DeviceBatch<Library>) -> PyResult<Bound<'
     let mut names_of_samples: HashMap<usize, Bound<'py, PyString>> = HashMap::new();
     let mut last: Option<(usize, Bound<'py, PyString>)> = None;
     let names = batch.ids().enumerate().map(|(index, id)| {
-        if let Some((_, name)) = last.as_ref().filter(|(last, _)| *last == id) {
+        if let Some((_, name)) = last.as_ref().filter(|(last, _)| is_one && *last == id) {
             return name.clone();
+        }
+        if !is_one {
+            return PyString::new(py, batch.name(index));
         }
         let name = names_of_samples
             .entry(id)
@@ -804,7 +821,8 @@ fn batch_dict<'py>(
         let Window { row, column, rows, columns } = item.window;
         [i64::from(row), i64::from(column), i64::from(rows), i64::from(columns)]
     };
-    dict.set_item("dataset", batch.dataset_number())?;
+    let sources: Vec<_> = batch.datasets().map(|(number, places)| (number, places.len())).collect();
+    dict.set_item("datasets", sources)?;
     dict.set_item("epoch", batch.epoch())?;
     dict.set_item("ids", of_items(&|item| item.sample as i64)?)?;
     dict.set_item("repeats", of_items(&|item| i64::from(item.repeat))?)?;

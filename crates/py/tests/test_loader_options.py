@@ -22,6 +22,8 @@ ANOTHER_WAY = {
     "patches": {"crop"},
     "regions": {"crop"},
     "is_mix": {"dataset"},
+    "mixes_items": {"dataset"},
+    "common_bands": {"dataset"},
     "threads": {"num_threads"},
     "pipeline": {"augment"},
     "torch": {"output"},

@@ -79,7 +79,7 @@ pub use hsipack_store::stores as store;
 #[cfg(feature = "torch")]
 pub use hsipack_torch as torch;
 pub use loader::{
-    ArrayView, Batch, BatchTimes, CacheChoice, DecodePlace, Epoch, KeptChunks, Loader,
+    ArrayView, Batch, BatchTimes, CacheChoice, CommonBands, DecodePlace, Epoch, KeptChunks, Loader,
     LoaderOptions, LoaderStats, Member, OnDamage, PreparedLoader, ShuffleWindow, Shuffled,
     Statistics, Workload, shuffle_window_bytes,
 };

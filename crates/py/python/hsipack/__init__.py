@@ -25,7 +25,7 @@ from hsipack import _processor
 _processor.check()
 
 from hsipack import augment  # noqa: E402  (an older processor cannot run what this imports)
-from hsipack._concat import Concat, Mix, concat, mix  # noqa: E402
+from hsipack._concat import Concat, Mix, Pad, concat, mix  # noqa: E402
 from hsipack._errors import (  # noqa: E402
     AmbiguousError,
     ArgumentTypeError,
@@ -149,6 +149,7 @@ __all__ = [
     "Mix",
     "OutOfMemoryError",
     "PackedStack",
+    "Pad",
     "Place",
     "Problem",
     "RandomCrop",

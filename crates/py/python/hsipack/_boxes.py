@@ -75,19 +75,27 @@ def names_together(of_datasets: Sequence[Classes | None]) -> list[str]:
 
 def of_items(
     boxes: tuple[list[int], bytes, bytes] | None,
-    classes: Classes | None,
-    items: int,
+    classes: Sequence[Classes | None],
+    items: Sequence[int],
     output: Output,
 ) -> dict[str, list[Any]]:
-    """The boxes of each item as the native part cut and moved them, and their classes."""
-    counts, edges, numbers = ([0] * items, b"", b"") if boxes is None else boxes
+    """The boxes of each item as the native part cut and moved them, and their classes. The items
+    are of datasets with these classes, so many of each.
+    """
+    counts, edges, numbers = ([0] * sum(items), b"", b"") if boxes is None else boxes
     ends = np.cumsum(counts)[:-1]
     all_edges = np.frombuffer(edges, dtype=np.float64).reshape(-1, 4).astype(np.float32)
-    positions = np.frombuffer(numbers, dtype=np.int64)
-    labels = positions if classes is None else classes.labels[positions]
+    positions = np.split(np.frombuffer(numbers, dtype=np.int64), ends)
+    classes_of_items = (
+        one for one, count in zip(classes, items, strict=True) for _ in range(count)
+    )
+    labels = [
+        own if one is None else one.labels[own]
+        for one, own in zip(classes_of_items, positions, strict=True)
+    ]
     return {
         BOXES: [_given(part, output) for part in np.split(all_edges, ends)],
-        LABELS: [_given(part, output) for part in np.split(labels, ends)],
+        LABELS: [_given(part, output) for part in labels],
     }
 
 

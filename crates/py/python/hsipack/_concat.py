@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 from hsipack import _boxes, _options, _renamed
 from hsipack._errors import ConflictError, UnsupportedError
+from hsipack.augment import Augmentation
 from hsipack.dataset import Dataset
 from hsipack.stats import Stats, together
 
@@ -162,18 +164,71 @@ class Concat:
         return f"<hsipack.Concat of {', '.join(map(repr, self.datasets))}>"
 
 
+@dataclass(frozen=True)
+class CommonBands:
+    """The bands to which images of several datasets are brought.
+
+    Attributes:
+        lists: wavelengths and widths in nm if images are resampled; the widths may be unknown. None
+            if missing bands follow those of the image.
+    """
+
+    lists: dict[str, Any] | None
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of the native loader."""
+        lists = self.lists or {"wavelength": None, "fwhm": None}
+        return {"wavelengths": lists["wavelength"], "fwhm": lists["fwhm"]}
+
+    def check(self, extras: list[str]) -> None:
+        """Raises an error if the extras of these names are unknown."""
+        if "fwhm" in extras and self.lists is not None and self.lists["fwhm"] is None:
+            raise ConflictError(
+                "extras=['fwhm'], but the Resample of the mix has no fwhm",
+                remedy="give Resample the fwhm of its bands, or leave this extra out",
+            )
+
+
+@dataclass(frozen=True)
+class Pad:
+    """For ``bands`` of :func:`hsipack.mix`: fills up the bands of datasets that have fewer than
+    others with missing values.
+
+    The bands of each dataset come first, in their order. Missing values are NaN, or what
+    ``ds.select(nan=…)`` says. Networks that multiply by ``band_valid`` need numbers, because NaN
+    times 0 is NaN: give ``nan=0``.
+    """
+
+
 class Mix(Concat):
     """Datasets of several sensors for one training: the result of :func:`hsipack.mix`.
 
     Attributes:
         names: the names of the datasets, in their order.
+        batches: ``"one"`` or ``"any"``.
+        bands: how images of several datasets are brought to the same bands.
     """
 
     def __init__(
-        self, names: Sequence[str], datasets: Sequence[Dataset], weights: Sequence[float] | None
+        self,
+        names: Sequence[str],
+        datasets: Sequence[Dataset],
+        weights: Sequence[float] | None,
+        batches: str = "one",
+        bands: Pad | Augmentation | None = None,
     ) -> None:
         super().__init__(datasets, weights)
         self.names = list(names)
+        self.batches = batches
+        self.bands = bands
+
+    @property
+    def _common_bands(self) -> CommonBands | None:
+        """The bands of batches, as loaders take them."""
+        if not isinstance(self.bands, Augmentation):
+            return None if self.bands is None else CommonBands(None)
+        config = self.bands.config()
+        return CommonBands({"wavelength": config["wavelengths"], "fwhm": config.get("fwhm")})
 
     @property
     def stats(self) -> Stats | None:
@@ -196,14 +251,28 @@ class Mix(Concat):
         return f"<hsipack.Mix of {', '.join(f'{name}: {part!r}' for name, part in parts)}>"
 
 
-def mix(datasets: Mapping[str, Any], weights: Mapping[str, float] | str = "size") -> Mix:
+def mix(
+    datasets: Mapping[str, Any],
+    weights: Mapping[str, float] | str = "size",
+    *,
+    batches: str = "one",
+    bands: Pad | Augmentation | None = None,
+) -> Mix:
     """Mixes packed datasets of several sensors, for :class:`hsipack.Loader`.
 
-    Each batch is from one dataset, so datasets may have different bands; ``extras=["wavelength"]``
-    of the loader says which bands a batch has. Batches have the name of the dataset for each
-    sample, ``source``, besides its number, ``dataset``. The datasets take turns evenly: any run of
-    batches has them in proportion, on all ranks. ``normalize="standardize"`` uses the statistics of
-    each dataset. Everything else is as for :func:`hsipack.concat`.
+    With ``batches="one"``, each batch is from one dataset, so datasets may have different bands;
+    ``extras=["wavelength"]`` of the loader says which bands a batch has. The datasets take turns
+    evenly: any run of batches has them in proportion, on all ranks.
+
+    With ``batches="any"``, each batch has samples of all datasets, in proportion as far as whole
+    samples allow, on each rank. They come dataset by dataset within the batch. All must have the
+    same bands, or ``bands`` says how they are brought together; windows must have one size, and
+    masks one type.
+
+    Batches have the name of the dataset for each sample, ``source``, besides its number,
+    ``dataset``: one number, or (B,) with ``batches="any"``. ``normalize="standardize"`` uses the
+    statistics of each dataset, before images are brought to other bands. Everything else is as for
+    :func:`hsipack.concat`.
 
     Args:
         datasets: datasets, their paths, or parts of datasets, by name.
@@ -211,18 +280,33 @@ def mix(datasets: Mapping[str, Any], weights: Mapping[str, float] | str = "size"
             name. ``"size"`` reads every sample once in an epoch, ``"equal"`` gives all datasets the
             same fraction. Unless the loader has an ``epoch_length``, the largest dataset is read
             once in an epoch, and samples of others are repeated or left out in this epoch.
+        batches: ``"one"`` or ``"any"``, see above. ``"any"`` is not possible with
+            ``decode="device"``, with a ``device_cache``, or with a number as ``shuffle_window``;
+            augmentations draw the same for a sample, whatever else is in its batch.
+        bands: for ``"any"``: ``Resample(wavelengths, fwhm)`` of :mod:`hsipack.augment` resamples
+            all images to these bands, and needs wavelengths of all datasets. :class:`Pad` fills up
+            missing bands. ``extras=["band_valid"]`` says which bands of each image are real, and
+            ``wavelength`` and ``fwhm`` are NaN where bands are missing.
 
     Returns:
         The mix.
 
     Raises:
-        ConflictError: if masks, columns or values of the datasets differ, or weights are invalid.
+        ConflictError: if masks, columns or values of the datasets differ, or weights are invalid;
+            by the loader, if bands differ and ``bands`` is not given, or if a dataset without
+            wavelengths is to be resampled.
 
     >>> both = mix({"a": hsipack.open(dataset_path, split="val"), "b": dataset_path}, "equal")
     >>> with hsipack.Loader(both, 4, shuffle=True, seed=1, device="cpu") as loader:
     ...     sorted(batch["source"][0] for batch in loader)
     ['a', 'a', 'a', 'b', 'b', 'b']
+    >>> both = mix({"a": dataset_path, "b": dataset_path}, batches="any")
+    >>> with hsipack.Loader(both, 4, shuffle=True, seed=1, device="cpu") as loader:
+    ...     next(iter(loader))["source"]
+    ['a', 'a', 'b', 'b']
     """
+    batches = _options.choice("batches", batches, ("one", "any"))
+    _check_common_bands(bands, batches)
     remedy = 'give datasets or their paths by name: {"enmap": a, "prisma": b}'
     if not isinstance(datasets, Mapping):
         raise _options.wrong_type("datasets", datasets, remedy)
@@ -240,7 +324,23 @@ def mix(datasets: Mapping[str, Any], weights: Mapping[str, float] | str = "size"
             "a mask or column is named 'source', a key of batches",
             remedy="leave it out with ds.with_masks or ds.select(columns=…)",
         )
-    return Mix(names, parts, _weights_of(names, weights))
+    return Mix(names, parts, _weights_of(names, weights), batches, bands)
+
+
+def _check_common_bands(bands: object, batches: str) -> None:
+    if bands is None:
+        return
+    is_known = isinstance(bands, Pad) or (
+        isinstance(bands, Augmentation) and bands.config()["op"] == "resample"
+    )
+    if not is_known:
+        remedy = "give hsipack.augment.Resample(wavelengths, fwhm), hsipack.Pad(), or None"
+        raise _options.wrong_type("bands", bands, remedy)
+    if batches == "one":
+        raise ConflictError(
+            'bands= brings samples of one batch together, but batches="one"',
+            remedy='give batches="any", too',
+        )
 
 
 def _weights_of(names: list[str], weights: Mapping[str, float] | str) -> list[float] | None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from hsipack import _hsipack, _options
 from hsipack._arrays import Output
+from hsipack._concat import CommonBands
 from hsipack._errors import ConflictError, UnsupportedError
 from hsipack._members import Member, Reading
 from hsipack.samples import Samples
@@ -51,12 +52,14 @@ class _Facts:
 
     Attributes:
         stacks: what the samples of each stack share.
+        read: the stacks that are read.
         stack_of: the number of the stack of each sample of the whole dataset.
         columns: gsd, time and sensor of each sample, if they are asked for.
         places: the reference system, its unit and the transform of each sample; None if unknown.
     """
 
     stacks: list[_Stack]
+    read: set[int]
     stack_of: npt.NDArray[np.int64]
     columns: dict[str, Any]
     places: list[dict[str, Any] | None]
@@ -76,12 +79,15 @@ class Extras:
         reading: Reading,
         output: Output,
         resample: Mapping[str, Any] | None,
+        common: CommonBands | None = None,
     ) -> None:
         names = [] if names is None else _options.names("extras", names)
         self.names = [_options.choice("extra", name, NAMES) for name in names]
         self._output = output
         self._quality = self._checked_quality(quality, reading)
         self._facts: list[_Facts] = []
+        # Whether the bands of images of a batch may differ, so that each has its own lists.
+        self._differ = common is not None and common.lists is None
         if not self.names:
             return
         if "fwhm" in self.names and resample is not None and resample.get("fwhm") is None:
@@ -103,7 +109,30 @@ class Extras:
                     path=member.dataset.path,
                     remedy=f"leave the mask or column {name!r} out of the dataset that you read",
                 )
-            self._facts.append(_facts_of(member, self.names, resample is not None))
+            own = self.names
+            if common is not None and common.lists is not None:
+                common.check(self.names)
+                own = [name for name in own if name not in _LISTS]
+            self._facts.append(_facts_of(member, own, resample is not None))
+        if common is not None:
+            bands = self._most_bands()
+            self._facts = [
+                replace(facts, stacks=[_filled(stack, common, bands) for stack in facts.stacks])
+                for facts in self._facts
+            ]
+
+    def _most_bands(self) -> int:
+        """The number of bands of the dataset that has most."""
+        stacks = (facts.stacks[stack] for facts in self._facts for stack in facts.read)
+        return max((len(stack.band_valid) for stack in stacks), default=0)
+
+    def use_valid(self, resampled: list[tuple[int, list[list[bool] | None]]]) -> None:
+        """Takes over which bands of each stack of each dataset are valid after resampling."""
+        for number, of_stacks in resampled if self._facts else []:
+            stacks = self._facts[number].stacks
+            for stack, valid in enumerate(of_stacks):
+                if valid is not None:
+                    stacks[stack] = replace(stacks[stack], band_valid=np.array(valid, np.bool_))
 
     def use_resampled(self, bands: Sequence[_hsipack._Bands | None]) -> None:
         """Takes over the bands of the images of each dataset, where they are resampled."""
@@ -159,42 +188,45 @@ class Extras:
     def add(
         self,
         batch: dict[str, Any],
-        number: int,
+        runs: Sequence[tuple[int, int]],
         ids: npt.NDArray[np.int64],
         masks: dict[str, Any],
         drawn: npt.NDArray[np.int64] | None,
     ) -> None:
-        """Adds the extras to a batch of samples of dataset ``number``, which has its image, window
-        and, if it was asked for, the mask ``valid``. ``drawn`` are the bands of each image, if
-        augmentations drew them.
+        """Adds the extras to a batch, which has its image, its windows and, if it was asked for,
+        the mask ``valid``. ``runs`` are the numbers of the datasets of its samples, and how many
+        samples of each follow one another. ``drawn`` are the bands of each image, if augmentations
+        drew them.
         """
         if not self.names:
             return
-        facts = self._facts[number]
-        numbers = facts.stack_of[ids]
-        stacks = [facts.stacks[stack] for stack in np.unique(numbers)]
+        ends = np.cumsum([count for _, count in runs])[:-1]
+        of_runs = [self._facts[number] for number, _ in runs]
+        parts = list(zip(of_runs, np.split(ids, ends), strict=True))
+        every_stack = [facts.stacks[stack] for facts, own in parts for stack in facts.stack_of[own]]
+        stacks = list({id(stack): stack for stack in every_stack}.values())
         arrays: dict[str, Any] = {}
         for name in self.names:
             if name in _LISTS:
                 first = stacks[0].lists[name]
                 same = all(np.array_equal(stack.lists[name], first) for stack in stacks)
-                every = [facts.stacks[stack].lists[name] for stack in numbers]
+                every = [stack.lists[name] for stack in every_stack]
                 if drawn is not None:
                     every = _of_bands(every, drawn)
                     first, same = every[0], bool((drawn == drawn[0]).all()) and same
-                arrays[name] = first.copy() if same else np.stack(every)
+                arrays[name] = first.copy() if same and not self._differ else np.stack(every)
             elif name == "band_valid":
-                every_band = [facts.stacks[stack].band_valid for stack in numbers]
+                every_band = [stack.band_valid for stack in every_stack]
                 if drawn is not None:
                     every_band = _of_bands(every_band, drawn)
                 arrays[name] = np.stack(every_band)
             elif name == "lonlat":
-                places = [facts.places[sample] for sample in ids]
+                places = [facts.places[sample] for facts, own in parts for sample in own]
                 arrays[name] = _lonlat(places, np.asarray(batch["window"]))
             elif name == "sensor":
-                batch[name] = [facts.columns[name][sample] for sample in ids]
+                batch[name] = [facts.columns[name][one] for facts, own in parts for one in own]
             elif name in _COLUMNS:
-                arrays[name] = facts.columns[name][ids]
+                arrays[name] = np.concatenate([facts.columns[name][own] for facts, own in parts])
         if self._output == "torch":
             from hsipack import _torch
 
@@ -221,6 +253,26 @@ class Extras:
                     excluded = excluded | (mask == label)
             valid = valid & ~excluded
         return valid
+
+
+def _filled(stack: _Stack, common: CommonBands, bands: int) -> _Stack:
+    """What samples of a stack share, once images have the bands of batches."""
+    if common.lists is None:
+        missing = (0, max(0, bands - len(stack.band_valid)))
+        lists = {
+            name: np.pad(values, missing, constant_values=np.nan)
+            for name, values in stack.lists.items()
+        }
+        return _Stack(lists, np.pad(stack.band_valid, missing))
+    lists = {
+        name: np.array(values, dtype=np.float32)
+        for name, values in common.lists.items()
+        if values is not None
+    }
+    if "fwhm" in lists:
+        lists["fwhm"][lists["fwhm"] <= 0] = np.nan
+    # Which bands are valid is known when the loader is made.
+    return _Stack(lists, np.ones(len(lists["wavelength"]), dtype=np.bool_))
 
 
 def _of_bands(lists: list[Any], drawn: npt.NDArray[np.int64]) -> list[Any]:
@@ -313,7 +365,7 @@ def _facts_of(member: Member, names: list[str], are_resampled: bool) -> _Facts:
         for crs in {_reference(place) for place in places if place is not None}:
             if crs is not None:
                 _transformer(crs)
-    return _Facts(stacks, stack_of, columns, places if "lonlat" in names else [])
+    return _Facts(stacks, read, stack_of, columns, places if "lonlat" in names else [])
 
 
 def _ids(packed: bytes) -> list[int]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hsipack import _boxes, _torch_data, crops
 from hsipack._arrays import Output
-from hsipack._concat import Concat
+from hsipack._concat import Concat, Mix
 from hsipack._errors import ConflictError, UnsupportedError
 from hsipack._options import Indices
 from hsipack.crops import Crop, LabelledPatches, Regions, Size, WholeCubes, Windows
@@ -96,6 +96,8 @@ def of(
     masks, hidden = _masks_of(datasets[0], crop, output)
     box_classes = [dataset._box_classes for dataset in datasets]
     box_names = _boxes.names_together(box_classes)
+    are_mixed = isinstance(joined, Mix) and joined.batches == "any"
+    cubes = _cubes(datasets, orders, are_mixed) if isinstance(crop, WholeCubes) else []
     members = []
     for number, (dataset, order) in enumerate(zip(datasets, orders, strict=True)):
         if order.ids is not None and len(set(order.ids)) < len(order.ids):
@@ -107,10 +109,8 @@ def of(
         windows, extents = crop, None
         if isinstance(crop, WholeCubes):
             _check_whole_cubes(dataset, augments)
-            extents = _extents(dataset)
-            ids = dataset.ids if order.ids is None else order.ids
-            largest = extents[ids].max(axis=0).tolist() if ids else [1, 1]
-            windows = crops.of_whole_cubes(ids, largest, crop)
+            ids, extents, size = cubes[number]
+            windows = crops.of_whole_cubes(ids, size, crop)
         settings = {
             **crops.settings(windows),
             "samples": packed(order.ids, "<i8"),
@@ -192,6 +192,26 @@ def _masks_with_ids(crop: Any, masks: list[str], hidden: str | None) -> list[str
         labels = [] if crop.labels is None else [crop.labels]
         return [*({*shown} - {crop.mask}), *labels]
     return shown
+
+
+def _cubes(
+    datasets: Sequence[Dataset], orders: Sequence[_torch_data.Order], are_mixed: bool
+) -> list[tuple[Sequence[int], npt.NDArray[np.int64], list[int]]]:
+    """For each dataset: ids of the samples that are read, rows and columns of all samples, and the
+    size to which cubes are padded. If datasets are mixed in batches, it is the same for all.
+    """
+    read = [
+        dataset.ids if order.ids is None else order.ids
+        for dataset, order in zip(datasets, orders, strict=True)
+    ]
+    extents = [_extents(dataset) for dataset in datasets]
+    sizes = [
+        every[ids].max(axis=0) if len(ids) else np.ones(2, dtype=np.int64)
+        for ids, every in zip(read, extents, strict=True)
+    ]
+    if are_mixed:
+        sizes = [np.max(sizes, axis=0)] * len(sizes)
+    return list(zip(read, extents, (size.tolist() for size in sizes), strict=True))
 
 
 def _extents(dataset: Dataset) -> npt.NDArray[np.int64]:

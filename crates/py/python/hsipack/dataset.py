@@ -980,7 +980,7 @@ class Dataset(Base):
         ]
         if self._box_classes is not None:
             found = self._native.boxes(ids, (rows, columns), self._min_visible)
-            boxes = _boxes.of_items(found, self._box_classes, len(ids), self._output)
+            boxes = _boxes.of_items(found, [self._box_classes], [len(ids)], self._output)
             for place, sample in enumerate(samples):
                 sample |= {key: values[place] for key, values in boxes.items()}
         return samples

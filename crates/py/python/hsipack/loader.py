@@ -239,7 +239,8 @@ class Loader(DataLoaderAttributes):
 
             ========== ========================================================================
             wavelength (bands,) float32, nm, of the bands of the images; (B, bands) if the
-                       images of a batch differ; ``fwhm`` likewise
+                       images of a batch differ or are filled up (:class:`Pad`);
+                       ``fwhm`` likewise
             band_valid (B, bands) bool: whether a band has values and is not marked as bad
             valid      (B, rows, columns) bool, on the images' device: whether a pixel has
                        finite values in all valid bands, before NaN is replaced; after
@@ -349,7 +350,9 @@ class Loader(DataLoaderAttributes):
         self._augmentations = _pipeline(
             augment, reading, crop.mask if isinstance(crop, Regions) else None
         )
-        self._extras = Extras(extras, quality, reading, output, _resample(self._augmentations))
+        common = self._joined._common_bands if isinstance(self._joined, Mix) else None
+        resample = _resample(self._augmentations)
+        self._extras = Extras(extras, quality, reading, output, resample, common)
         self._has_boxes = any(member.boxes is not None for member in reading.members)
         first = reading.members[0]
         given_place = _ranks.checked(rank, world_size)
@@ -377,6 +380,8 @@ class Loader(DataLoaderAttributes):
             "slots": _options.natural("slots", slots),
             "on_damage": _options.text("on_damage", on_damage),
             "is_mix": is_mix,
+            "mixes_items": self._mixes_items,
+            "common_bands": None if common is None else common.settings(),
             **_cache(first.dataset, cache, cache_size),
             "shuffle_window": _shuffle_window(shuffle_window),
             "decode": _options.choice("decode", decode, ("auto", "device", "host")),
@@ -413,6 +418,8 @@ class Loader(DataLoaderAttributes):
         self._given_place = given_place
         self._start(None)
         self._extras.use_resampled(self._native.resampled_bands())
+        if self._mixes_items:
+            self._extras.use_valid(self._native.bands_in_batches())
         self._number = _ranks.number_of(self._identity())
         self._announce_seed()
         if self._native.lacks_train_statistics():
@@ -638,9 +645,18 @@ class Loader(DataLoaderAttributes):
             if epoch is not None:
                 self._peers.publish(epoch, _ranks.LEFT if self.epoch == epoch else _ranks.FINISHED)
 
+    @property
+    def _mixes_items(self) -> bool:
+        """Whether batches have samples of several datasets."""
+        return isinstance(self._joined, Mix) and self._joined.batches == "any"
+
     def _batch(self, batch: dict[str, Any]) -> Batch:
-        member = self._members[batch["dataset"]]
+        # The numbers of the datasets, and how many samples of each follow one another.
+        runs: list[tuple[int, int]] = batch["datasets"]
+        members = [self._members[number] for number, _ in runs]
         ids = np.frombuffer(batch["ids"], dtype=np.int64)
+        ends = np.cumsum([count for _, count in runs])[:-1]
+        parts = list(zip(members, np.split(ids, ends), strict=True))
         image = given(batch["image"], self._output)
         if batch["spectra"] and self._output != "dlpack" and image.shape[2:] == (1, 1):
             image = image.reshape(image.shape[:2])
@@ -651,30 +667,44 @@ class Loader(DataLoaderAttributes):
             made["region_id"] = self._numbers(batch["regions"])
             mask = masks[self._settings["regions"][0]]
             made["region"] = self._region(mask, made["region_id"])
-        made["label"] = self._numbers(batch["labels"], named=member.labels)
+        classes = np.split(np.frombuffer(batch["labels"], dtype=np.int64), ends)
+        labels = [
+            own if member.labels is None else member.labels[own]
+            for member, own in zip(members, classes, strict=True)
+        ]
+        made["label"] = self._host(_together(labels))
         made["id"] = self._host(ids)
         made["name"] = batch["names"]
         made["window"] = self._numbers(batch["windows"], shape=(-1, 4))
-        if member.extents is not None:
-            made["inside"] = self._inside(image, member, ids)
+        if members[0].extents is not None:
+            inside = [self._inside(member, own) for member, own in parts]
+            made["inside"] = self._beside(image, _together(inside))
         made["repeat"] = self._numbers(batch["repeats"])
         made["epoch"] = batch["epoch"]
         made["padding"] = self._numbers(batch["padding"], dtype=np.bool_)
         if self._joined is not None:
-            made["dataset"] = batch["dataset"]
+            made["dataset"] = runs[0][0]
+        if self._mixes_items:
+            counts = [count for _, count in runs]
+            made["dataset"] = self._host(np.repeat([number for number, _ in runs], counts))
         if isinstance(self._joined, Mix):
-            made["source"] = [self._joined.names[batch["dataset"]]] * len(ids)
-        for name, values in member.columns.items():
-            if isinstance(values, list):
-                made[name] = [values[one] for one in ids.tolist()]
+            names = self._joined.names
+            made["source"] = [names[number] for number, count in runs for _ in range(count)]
+        for name in members[0].columns:
+            values = [member.columns[name] for member in members]
+            if any(isinstance(one, list) for one in values):
+                made[name] = [member.columns[name][one] for member, own in parts for one in own]
             else:
-                made[name] = self._host(values[ids])
+                chosen = [member.columns[name][own] for member, own in parts]
+                made[name] = self._host(_together(chosen))
         drawn = self._drawn_bands(batch["bands"], len(ids))
         if drawn is not None:
             made["bands"] = self._host(drawn)
         if self._has_boxes:
-            made |= _boxes.of_items(batch["boxes"], member.boxes, len(ids), self._output)
-        self._extras.add(made, batch["dataset"], ids, masks, drawn)
+            classes_of_boxes = [member.boxes for member in members]
+            counts = [count for _, count in runs]
+            made |= _boxes.of_items(batch["boxes"], classes_of_boxes, counts, self._output)
+        self._extras.add(made, runs, ids, masks, drawn)
         if batch["mixed"]:
             made["mixed"] = [{"partners": one, "shares": two} for one, two in batch["mixed"]]
         return made
@@ -683,14 +713,19 @@ class Loader(DataLoaderAttributes):
         """The bands of each image, if augmentations drew them."""
         return None if bands is None else np.frombuffer(bands, dtype=np.int64).reshape(items, -1)
 
-    def _inside(self, image: Any, member: Member, ids: npt.NDArray[np.int64]) -> Any:
-        """Which pixels belong to the cubes, not to the padding, on the images' device."""
+    def _inside(self, member: Member, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which pixels belong to the cubes, not to the padding."""
         assert member.extents is not None
         crop, extents = (self._settings | member.settings)["crop"], member.extents[ids]
         down = np.arange(crop["rows"]) < extents[:, :1]
         across = np.arange(crop["columns"]) < extents[:, 1:]
-        inside = self._host(down[:, :, None] & across[:, None, :])
-        return inside.to(image.device) if self._output == "torch" else inside
+        inside: npt.NDArray[np.bool_] = down[:, :, None] & across[:, None, :]
+        return inside
+
+    def _beside(self, image: Any, values: npt.NDArray[Any]) -> Any:
+        """An array on the images' device."""
+        array = self._host(values)
+        return array.to(image.device) if self._output == "torch" else array
 
     def _region(self, mask: Any, ids: Any) -> Any:
         """Which pixels of the windows belong to these regions, on the masks' device."""
@@ -704,13 +739,9 @@ class Loader(DataLoaderAttributes):
         values: bytearray,
         dtype: type = np.int64,
         shape: tuple[int, ...] = (-1,),
-        named: npt.NDArray[Any] | None = None,
     ) -> Any:
-        """Numbers as an array that shares the memory of ``values``; or what they stand for, if they
-        are positions in ``named``.
-        """
-        numbers: npt.NDArray[Any] = np.frombuffer(values, dtype=dtype).reshape(shape)
-        return self._host(numbers if named is None else named[numbers])
+        """Numbers as an array that shares the memory of ``values``."""
+        return self._host(np.frombuffer(values, dtype=dtype).reshape(shape))
 
     def _host(self, numbers: npt.NDArray[Any]) -> Any:
         return _torch.load().from_numpy(numbers) if self._output == "torch" else numbers
@@ -923,6 +954,11 @@ class Loader(DataLoaderAttributes):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state["own"])
         self._start(state["state"])
+
+
+def _together(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Arrays one after the other, without a copy if there is only one."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 # Fields that stay behind if a loader is pickled or copied.

@@ -47,6 +47,10 @@ pub(crate) struct Scratch {
     /// Integers that are converted to the values of a part.
     integers: Vec<u8>,
     edge: padded::Edge,
+    /// Values of a part of an image that is brought to other bands.
+    pub unfitted: Vec<u8>,
+    /// A spectrum before and after that.
+    pub spectra: [Vec<f32>; 2],
     /// Measurements since the meter was last read.
     pub meter: Meter,
     /// Whether to record when reads happen.

@@ -1,6 +1,7 @@
 //! A batch of tensors.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use hsipack_augment::{Library, Mixed, ObjectBox, Parameters, Pipeline};
@@ -55,14 +56,19 @@ impl<L: Library> DeviceBatch<L> {
         self.info.number
     }
 
-    /// The dataset that the samples are from.
+    /// The dataset that the samples are from; that of the first ones if there are several ([`datasets`](Self::datasets)).
     pub fn dataset(&self) -> &Dataset {
-        &self.info.dataset
+        &self.info.first().dataset
     }
 
     /// The number of this dataset among those of the loader; 0 if there is only one.
     pub fn dataset_number(&self) -> usize {
-        self.info.dataset_number
+        self.info.first().dataset_number
+    }
+
+    /// The datasets that the samples are from: the number of each among those of the loader, and the places of its samples.
+    pub fn datasets(&self) -> impl ExactSizeIterator<Item = (usize, Range<usize>)> {
+        self.info.sources.iter().map(|source| (source.dataset_number, source.places.clone()))
     }
 
     /// Which sample, crop and window each place of the batch holds.
@@ -77,22 +83,23 @@ impl<L: Library> DeviceBatch<L> {
 
     /// Names of the samples.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
-        let samples = self.info.dataset.samples();
-        self.items().iter().map(move |item| samples.name(item.sample))
+        let items = self.info.items_with_sources();
+        items.map(|(item, source)| source.dataset.samples().name(item.sample))
     }
 
     /// The metadata of the samples: names, labels, groups, the user's columns. Each is read from its line of
     /// `samples.jsonl`, which may fail.
     pub fn samples(&self) -> impl ExactSizeIterator<Item = Result<Sample>> {
-        let samples = self.info.dataset.samples();
-        self.items().iter().map(move |item| samples.get(item.sample))
+        let items = self.info.items_with_sources();
+        items.map(|(item, source)| source.dataset.samples().get(item.sample))
     }
 
     /// Numbers of the samples' classes (see [`Labels`](crate::Labels::classes)), if they have labels. For windows around
     /// labelled pixels: the class ids that the mask has at their centres.
     pub fn classes(&self) -> impl ExactSizeIterator<Item = Option<u32>> {
-        let labels = self.info.dataset.labels();
-        self.items().iter().map(move |item| item.label.or_else(|| labels.class_of(item.sample)))
+        self.info.items_with_sources().map(|(item, source)| {
+            item.label.or_else(|| source.dataset.labels().class_of(item.sample))
+        })
     }
 
     /// The objects in each item, with their boxes as the loader cut and augmented the images: the position of each object
@@ -101,13 +108,34 @@ impl<L: Library> DeviceBatch<L> {
     /// # Errors
     /// If the loader's augmentations move no boxes ([`Pipeline::check_boxes`]).
     pub fn boxes(&self, boxes: &Boxes, min_visible: f64) -> Result<Vec<Vec<(usize, ObjectBox)>>> {
-        let cut = self.items().iter().map(|item| boxes.in_window(item.sample, item.window));
+        self.boxes_of(|_| Some(boxes), min_visible)
+    }
+
+    /// The same if the samples are of several datasets: `boxes` gets the number of the dataset. Samples of a dataset without
+    /// boxes have no objects.
+    ///
+    /// # Errors
+    /// As [`boxes`](Self::boxes).
+    pub fn boxes_of<'b>(
+        &self,
+        boxes: impl Fn(usize) -> Option<&'b Boxes>,
+        min_visible: f64,
+    ) -> Result<Vec<Vec<(usize, ObjectBox)>>> {
+        let items = || {
+            let items = self.info.items_with_sources();
+            items.map(|(item, source)| (item, boxes(source.dataset_number)))
+        };
+        let cut = items().map(|(item, boxes)| {
+            boxes.map_or_else(Vec::new, |boxes| boxes.in_window(item.sample, item.window))
+        });
         let mut moved: Vec<Vec<ObjectBox>> = cut.collect();
         if let Some((pipeline, parameters)) = &self.drawn {
             parameters.move_boxes(pipeline, &mut moved)?;
         }
-        let items = self.items().iter().zip(moved);
-        Ok(items.map(|(item, objects)| boxes.visible(item.sample, objects, min_visible)).collect())
+        let visible = items().zip(moved).map(|((item, boxes), objects)| {
+            boxes.map_or_else(Vec::new, |boxes| boxes.visible(item.sample, objects, min_visible))
+        });
+        Ok(visible.collect())
     }
 
     /// For each item, which of the bands that were read its image has, in their order. `None` if the loader's augmentations
@@ -127,7 +155,7 @@ impl<L: Library> DeviceBatch<L> {
     /// # Panics
     /// If there is no such place.
     pub fn name(&self, place: usize) -> &str {
-        self.info.dataset.samples().name(self.items()[place].sample)
+        self.info.source_of(place).dataset.samples().name(self.items()[place].sample)
     }
 
     /// Names of the further images among the masks.

@@ -11,10 +11,11 @@ use hsipack_augment::prepare::{
 use hsipack_augment::{Array, ElementType, ImageBands, Library};
 use hsipack_format::{Command, DType, Opt, SpectralNorm, remedy};
 
-use super::batch_info::BatchInfo;
+use super::batch_info::{BatchInfo, Source};
 use super::options::{DeviceOptions, Normalization};
-use crate::dataset::BandStatistics;
-use crate::loader::Member;
+use crate::dataset::{BandStatistics, Dataset};
+use crate::loader::{BandFit, Member};
+use crate::plan::Item;
 use crate::{Error, Result};
 
 /// Names of splits whose samples a network is trained on, in upper or lower case.
@@ -31,6 +32,8 @@ pub(super) struct Conversion {
     stacks: BTreeMap<usize, Stack>,
     masks: Vec<Mask>,
     companions: Vec<Companion>,
+    /// Whether values are made physical and standardised before the images are resampled, so that batches have them already.
+    is_done_before: bool,
 }
 
 /// A target or further image, which comes as it is stored.
@@ -98,7 +101,29 @@ impl Conversion {
         let companions = member.targets.iter().chain(&member.images);
         let companions = companions.map(|name| Companion::new(member, &numbers, name));
         let companions = companions.collect::<Result<_>>()?;
-        Ok(Self { options: options.clone(), stacks, masks, companions })
+        let (options, is_done_before) = (options.clone(), false);
+        Ok(Self { options, stacks, masks, companions, is_done_before })
+    }
+
+    /// For images that are resampled to the bands of batches: moves what is computed with the bands of the dataset from here to
+    /// the resampling.
+    pub(super) fn move_to(&mut self, fit: &mut BandFit) {
+        if !fit.resamples() || self.options.normalization != Normalization::Standardize {
+            return;
+        }
+        let is_scaled = self.is_scaled();
+        for (number, stack) in &mut self.stacks {
+            let Some(BandFigures { mean, std }) = stack.figures.take() else { continue };
+            let [scale, offset] =
+                if is_scaled { [stack.scale as f32, stack.offset as f32] } else { [1.0, 0.0] };
+            let scaling = mean.iter().zip(&std).map(|(mean, std)| {
+                // Bands without spread are not divided.
+                let divisor = if *std == 0.0 { 1.0 } else { *std };
+                (scale / divisor, (offset - mean) / divisor)
+            });
+            fit.scaled(*number, &scaling.collect::<Vec<_>>());
+        }
+        self.is_done_before = true;
     }
 
     /// The bands of the images of a member, the same in all its stacks.
@@ -174,14 +199,15 @@ impl Conversion {
         let is_stored = |stack: &Stack| stack.stored == *image;
         !self.is_scaled()
             && nan.is_none()
-            && *normalization == Normalization::None
+            && (*normalization == Normalization::None || self.is_done_before)
             && self.stacks.values().all(is_stored)
     }
 
     /// Whether values are multiplied and added to.
     fn is_scaled(&self) -> bool {
         let is_scaled = |stack: &Stack| (stack.scale, stack.offset) != (1.0, 0.0);
-        self.options.physical && self.stacks.values().any(is_scaled)
+        let is_physical = self.options.physical && !self.is_done_before;
+        is_physical && self.stacks.values().any(is_scaled)
     }
 
     /// Whether images are integers, which no augmentation computes with.
@@ -196,25 +222,30 @@ impl Conversion {
             && self.masks.iter().all(|mask| mask.conversion.is_nothing())
     }
 
-    /// Makes the image, the masks and the companions of a batch from `memory`, the bytes of its slot.
+    /// Makes the image, the masks and the companions of a batch from `memory`, the bytes of its slot. `conversions` are those of
+    /// all readers of the loader.
     pub(super) fn make<L: Library>(
-        &self,
+        conversions: &[Arc<Self>],
         library: &L,
         memory: &Arc<dyn Memory>,
         info: &BatchInfo,
     ) -> Result<Tensors<L::Tensor>> {
-        let image = library.image_of(info.view(memory, 0)?, &self.image(info)?)?;
-        let masks = self.masks.iter().enumerate().map(|(place, mask)| {
-            let labels = library.labels_of(info.view(memory, place + 1)?, &mask.conversion)?;
+        // Masks and companions of several datasets in a batch are alike.
+        let first = &conversions[info.first().reader];
+        let stacks = Self::stacks_of_all(conversions, info)?;
+        let is_scaled = info.sources.iter().any(|source| conversions[source.reader].is_scaled());
+        let recipe = first.image(&stacks, is_scaled);
+        let image = library.image_of(info.view(memory, 0)?, &recipe)?;
+        let masks = first.masks.iter().enumerate().map(|(number, mask)| {
+            let labels = library.labels_of(info.view(memory, number + 1)?, &mask.conversion)?;
             Ok((mask.name.clone(), labels))
         });
-        let companions = self.companions.iter().enumerate().map(|(place, companion)| {
-            let stored = info.view(memory, 1 + self.masks.len() + place)?;
+        let companions = first.companions.iter().enumerate().map(|(number, companion)| {
+            let stored = info.view(memory, 1 + first.masks.len() + number)?;
             Ok((companion.name.clone(), companion.tensor(library, stored)?))
         });
         let mut masks = masks.chain(companions).collect::<Result<Vec<_>>>()?;
-        if self.options.valid {
-            let stacks = self.stacks_of(info)?;
+        if first.options.valid {
             let bands = stacks.iter().map(|stack| stack.good_bands.clone()).collect();
             let valid = library.valid_of(info.view(memory, 0)?, &Validity { bands })?;
             masks.push((VALID.to_owned(), valid));
@@ -222,14 +253,15 @@ impl Conversion {
         Ok((image, masks))
     }
 
-    fn image(&self, info: &BatchInfo) -> Result<ImageConversion> {
-        let stacks = self.stacks_of(info)?;
-        let physical = match self.is_scaled() {
+    /// How images of these stacks are computed.
+    fn image(&self, stacks: &[&Stack], is_scaled: bool) -> ImageConversion {
+        let physical = match is_scaled {
             true => stacks.iter().map(|stack| [stack.scale, stack.offset]).collect(),
             false => Vec::new(),
         };
         let normalized = match self.options.normalization {
             Normalization::None => Normalized::Not,
+            _ if self.is_done_before => Normalized::Not,
             Normalization::Standardize | Normalization::StandardizeBy { .. } => {
                 let figures = stacks.iter().map(|stack| stack.figures.clone());
                 Normalized::Bands(figures.map(|one| one.expect("made where asked for")).collect())
@@ -239,17 +271,36 @@ impl Conversion {
             Normalization::Snv => Normalized::Spectra(SpectralNorm::Snv),
         };
         let (nan, element) = (self.options.nan, self.options.image);
-        Ok(ImageConversion { physical, normalized, nan, element })
+        ImageConversion { physical, normalized, nan, element }
+    }
+
+    /// The stack of every sample of a batch; a single one if all samples are of the same stack.
+    fn stacks_of_all<'a>(conversions: &'a [Arc<Self>], info: &BatchInfo) -> Result<Vec<&'a Stack>> {
+        let of_source = |source: &Source| {
+            let items = &info.items[source.places.clone()];
+            conversions[source.reader].stacks_of(items, &source.dataset)
+        };
+        if let [source] = &*info.sources {
+            return of_source(source);
+        }
+        let mut stacks = Vec::with_capacity(info.items.len());
+        for source in &info.sources {
+            let of_items = of_source(source)?;
+            let count = source.places.len();
+            stacks
+                .extend((0..count).map(|item| of_items.get(item).copied().unwrap_or(of_items[0])));
+        }
+        Ok(stacks)
     }
 
     /// The stack of every sample; a single one if all samples are of the same stack.
-    fn stacks_of(&self, info: &BatchInfo) -> Result<Vec<&Stack>> {
+    fn stacks_of(&self, items: &[Item], dataset: &Dataset) -> Result<Vec<&Stack>> {
         // If only one stack is read, all samples are of it. They need not be looked up: there may be thousands of
         // windows.
         if self.stacks.len() == 1 {
             return Ok(self.stacks.values().collect());
         }
-        let numbers = info.items.iter().map(|item| info.dataset.stack_of(item.sample));
+        let numbers = items.iter().map(|item| dataset.stack_of(item.sample));
         let mut numbers = numbers.collect::<Result<Vec<usize>>>()?;
         if numbers.iter().all(|number| *number == numbers[0]) {
             numbers.truncate(1);
@@ -264,6 +315,8 @@ impl Stack {
         let (scale, offset) = (dataset.scale_factor(number), dataset.add_offset(number));
         let stored = &dataset.stacks()[number];
         let stored_type = dataset.image_type(number).expect("a stack of the dataset");
+        let fit = member.fit.as_deref();
+        let stored_type = fit.map_or(stored_type, |fit| fit.dtype);
         let (name, stored) = (stored.name.clone(), ElementType::from(stored_type));
         let good_bands = if options.valid { good_bands(member, number) } else { Vec::new() };
         let mut stack =
@@ -299,7 +352,11 @@ impl Stack {
             let known = mean.is_finite() && std.is_finite();
             if known { (mean as f32, std as f32) } else { (0.0, 0.0) }
         };
-        let (mean, std) = mean.into_iter().zip(std).map(known).unzip();
+        let (mut mean, mut std): (Vec<_>, Vec<_>) = mean.into_iter().zip(std).map(known).unzip();
+        if let Some(fit) = fit.filter(|fit| !fit.resamples()) {
+            mean.resize(fit.bands, 0.0);
+            std.resize(fit.bands, 0.0);
+        }
         stack.figures = Some(BandFigures { mean, std });
         Ok(stack)
     }
@@ -370,7 +427,8 @@ impl Stack {
     /// The user's numbers, one for each band that is read.
     fn figures(&self, member: &Member, number: usize, what: &str, own: &[f64]) -> Result<Vec<f64>> {
         let all = member.dataset.stacks()[number].image.shape().bands;
-        let bands = member.options.bands.as_ref().map_or(all, Vec::len);
+        let read = member.options.bands.as_ref().map_or(all, Vec::len);
+        let bands = member.fit.as_ref().map_or(read, |fit| fit.bands);
         match own {
             [one] => Ok(vec![*one; bands]),
             _ if own.len() == bands => Ok(own.to_vec()),
@@ -385,20 +443,16 @@ impl Stack {
     }
 }
 
-/// Whether each band that is read has values, and is not marked as bad.
+/// Whether each band of batches has values, and is not marked as bad.
 fn good_bands(member: &Member, number: usize) -> Vec<bool> {
-    let dataset = &member.dataset;
-    let shape = dataset.stacks()[number].image.shape();
-    let mut good = dataset.good_bands(number).unwrap_or_else(|| vec![true; shape.bands]);
-    if let Some(statistics) = dataset.statistics(number) {
-        let values = dataset.stacks()[number].image.len() * shape.rows * shape.columns;
-        let has_values = statistics.nan.iter().map(|nan| *nan < values as u64);
-        good.iter_mut().zip(has_values).for_each(|(good, has_values)| *good &= has_values);
+    let mut good = member.good_bands(number);
+    if let Some(fit) = &member.fit {
+        match fit.valid(number) {
+            Some(valid) => good = valid.to_vec(),
+            None => good.resize(fit.bands, false),
+        }
     }
-    match &member.options.bands {
-        Some(bands) => bands.iter().map(|band| good[*band]).collect(),
-        None => good,
-    }
+    good
 }
 
 /// The statistics that a stack is standardised by, and their split; `None` if they are of all samples.

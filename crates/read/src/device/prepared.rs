@@ -7,7 +7,7 @@ use hsipack_augment::{Device, Frame, ImageBands, Pipeline};
 use hsipack_format::{Opt, remedy};
 
 use super::conversion::{Conversion, is_train};
-use super::options::{DeviceOptions, Normalization};
+use super::options::{DeviceCache, DeviceOptions, Normalization};
 use crate::dataset::Dataset;
 use crate::loader::{CacheChoice, DecodePlace, LoaderOptions, Member, PreparedLoader, Workload};
 use crate::plan::{Plan, Share, State, seed_of};
@@ -43,6 +43,21 @@ fn check_decoding(member: &Member) -> Result<()> {
     }
 }
 
+/// Refuses to keep samples on a device for batches that have items of several datasets.
+fn check_mixing(options: &DeviceOptions) -> Result<()> {
+    match options.device_cache {
+        DeviceCache::Auto | DeviceCache::None => Ok(()),
+        DeviceCache::Decoded | DeviceCache::Compressed => Err(Error::unsupported(
+            "samples cannot stay on the device if batches have items of several datasets",
+        )
+        .with_remedy(remedy![
+            "leave out ",
+            Opt::DeviceCache,
+            ", or give hsipack.mix batches=\"one\""
+        ])),
+    }
+}
+
 impl PreparedDeviceLoader {
     /// Checks the options and plans the epochs. The loader will begin with epoch 0.
     ///
@@ -58,7 +73,7 @@ impl PreparedDeviceLoader {
     /// # Errors
     /// If a dataset lacks something that is asked for, such as statistics; if several datasets are to be standardised by
     /// the statistics of each.
-    pub fn of(loader: PreparedLoader, options: DeviceOptions) -> Result<Self> {
+    pub fn of(mut loader: PreparedLoader, options: DeviceOptions) -> Result<Self> {
         if let Some(rate) = options.emulated_bus
             && !(rate > 0.0 && rate.is_finite())
         {
@@ -77,9 +92,17 @@ impl PreparedDeviceLoader {
             )
             .with_remedy("give mean and standard deviation for all of them"));
         }
-        let conversions = loader.members().iter().map(|member| Conversion::new(member, &options));
-        let conversions =
-            conversions.map(|conversion| conversion.map(Arc::new)).collect::<Result<_>>()?;
+        if loader.options().plan.mixes_items {
+            check_mixing(&options)?;
+        }
+        let mut conversions = Vec::with_capacity(loader.members().len());
+        for member in loader.members_mut() {
+            let mut conversion = Conversion::new(member, &options)?;
+            if let Some(fit) = &mut member.fit {
+                conversion.move_to(Arc::make_mut(fit));
+            }
+            conversions.push(Arc::new(conversion));
+        }
         Ok(Self { loader, options, conversions, pipelines: Vec::new() })
     }
 
@@ -111,6 +134,12 @@ impl PreparedDeviceLoader {
                 .at(member.dataset().path())
                 .with_remedy("choose float16 or float32 as the type"));
         }
+        if self.loader.options().plan.mixes_items && pipeline.resamples_bands() {
+            return Err(Error::unsupported(
+                "resample cannot augment batches with samples of several datasets",
+            )
+            .with_remedy("give Resample as the bands of the mix instead"));
+        }
         let pipelines = self.loader.members().iter().zip(&self.conversions);
         let pipelines = pipelines.map(|(member, conversion)| {
             let seed = seed_of(pipeline.seed, member.number);
@@ -131,8 +160,10 @@ impl PreparedDeviceLoader {
         });
         let conversions = conversions.collect::<Result<_>>()?;
         let pipelines: Vec<_> = pipelines.into_iter().map(Arc::new).collect();
-        // The mask of valid pixels is made of all bands.
-        let loader = match self.options.valid {
+        // The mask of valid pixels is made of all bands. Bands that are drawn of batches of several datasets are not those of
+        // one of them.
+        let needs_all = self.options.valid || self.loader.options().plan.mixes_items;
+        let loader = match needs_all {
             true => self.loader,
             false => self.loader.drawing_bands(&pipelines),
         };
@@ -195,7 +226,8 @@ impl PreparedDeviceLoader {
         for ((member, conversion), pipeline) in members.zip(pipelines) {
             let masks = conversion.masks();
             for shape in member.plan().shapes() {
-                let bands = member.options().bands.as_ref().map_or(shape.bands, Vec::len);
+                let read = member.options().bands.as_ref().map_or(shape.bands, Vec::len);
+                let bands = member.fit.as_ref().map_or(read, |fit| fit.bands);
                 let frame = Frame { rows: shape.rows, columns: shape.columns, bands };
                 let checked = pipeline.check(frame, &masks);
                 checked

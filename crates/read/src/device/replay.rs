@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hsipack_augment::{Array, Device, Host, Images, Mask};
 
-use super::batch_info::BatchInfo;
+use super::batch_info::{BatchInfo, Source};
 use super::conversion::Conversion;
 use super::options::DeviceOptions;
 use crate::Result;
@@ -38,7 +38,7 @@ use crate::trace::BatchNumber;
 /// ```
 pub struct Replay {
     shared: Shared,
-    conversion: Conversion,
+    conversion: Arc<Conversion>,
     host: Host,
     /// The epoch that was asked for last.
     epoch: Mutex<Option<Arc<EpochPlan>>>,
@@ -54,7 +54,7 @@ impl Replay {
         let options = LoaderOptions { integers: device.integers(options.integers), ..options };
         let prepared = PreparedLoader::unchecked(vec![(dataset.clone(), options)], None)?;
         let device = DeviceOptions { device: Device::Cpu, ..device };
-        let conversion = Conversion::new(&prepared.members()[0], &device)?;
+        let conversion = Conversion::new(&prepared.members()[0], &device)?.into();
         let shared = Shared::without_ring(prepared)?;
         Ok(Self { shared, conversion, host: Host::default(), epoch: Mutex::default() })
     }
@@ -112,9 +112,11 @@ impl Replay {
         let number = BatchNumber { epoch: 0, batch: 0 };
         let (dataset, items) = (self.shared.first().dataset.clone(), items.to_vec());
         let further = self.shared.first().further().to_vec();
-        let info =
-            BatchInfo { dataset, dataset_number: 0, reader: 0, number, items, arrays, further };
-        let (image, masks) = self.conversion.make(&self.host, &buffer.shared(), &info)?;
+        let source = Source { dataset, dataset_number: 0, reader: 0, places: 0..items.len() };
+        let (sources, mixes_items) = (vec![source], false);
+        let info = BatchInfo { sources, mixes_items, number, items, arrays, further };
+        let conversions = std::slice::from_ref(&self.conversion);
+        let (image, masks) = Conversion::make(conversions, &self.host, &buffer.shared(), &info)?;
         let masks = masks.into_iter().map(|(name, labels)| Mask { name, labels });
         Ok(Images::new(image, masks.collect()).with_further(info.further))
     }

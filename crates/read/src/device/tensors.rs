@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hsipack_augment::array::{Memory, Stream};
-use hsipack_augment::{Device, Images, Library, Mask, Mixed, Parameters, Pipeline, SampleKey};
+use hsipack_augment::{Device, Images, Library, Mask, Mixed, Parameters, Pipeline};
 
 use super::batch_info::BatchInfo;
 use super::conversion::Conversion;
@@ -58,14 +58,13 @@ impl<L: Library> TensorMaker<L> {
             Device::Cuda(number) => self.library.stream(number)?,
         })?;
         let begin = Instant::now();
-        let conversion = &self.conversions[info.reader];
-        let (image, masks) = conversion.make(&self.library, memory, info)?;
+        let (image, masks) = Conversion::make(&self.conversions, &self.library, memory, info)?;
         let augmented = Ok(Augmentation::default());
         let mut made = BatchTensors { image, masks, info: info.clone(), augmented };
-        if !conversion.is_view() {
+        if !info.sources.iter().all(|source| self.conversions[source.reader].is_view()) {
             self.record("convert", begin, info);
         }
-        if let Some(pipeline) = self.pipelines.get(info.reader) {
+        if let Some(pipeline) = self.pipelines.get(info.augmented_as()) {
             let begin = Instant::now();
             let (image, masks) = (&mut made.image, &mut made.masks);
             made.augmented =
@@ -93,7 +92,7 @@ pub(super) fn augment<L: Library>(
     masks: &mut Vec<(String, L::Tensor)>,
     info: &BatchInfo,
 ) -> Result<(Vec<Mixed>, Parameters)> {
-    let samples: Vec<SampleKey> = info.items.iter().map(SampleKey::from).collect();
+    let samples = info.keys();
     let labels = masks.iter();
     let labels = labels.map(|(name, labels)| Mask { name: name.clone(), labels: labels.clone() });
     let images = Images::new(image.clone(), labels.collect()).with_further(info.further.clone());

@@ -1,5 +1,6 @@
 //! A batch, lent by the ring.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use half::f16;
@@ -58,6 +59,11 @@ impl Batch {
         &self.shared.readers[self.lease.plan().reader]
     }
 
+    /// The reader of the item at a position.
+    fn reader_at(&self, position: usize) -> &Reader {
+        &self.shared.readers[self.lease.plan().reader_at(position)]
+    }
+
     /// When the batch was loaded.
     pub(super) fn loading(&self) -> &LoadTime {
         &self.lease.plan().loading
@@ -96,22 +102,25 @@ impl Batch {
 
     /// Names of the samples.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
-        let samples = self.reader().dataset.samples();
-        self.items().iter().map(move |item| samples.name(item.sample))
+        let items = self.items().iter().enumerate();
+        items.map(|(position, item)| self.reader_at(position).dataset.samples().name(item.sample))
     }
 
     /// The metadata of the samples: names, labels, groups, the user's columns. Each is read from its line of
     /// `samples.jsonl`, which may fail.
     pub fn samples(&self) -> impl ExactSizeIterator<Item = Result<Sample>> {
-        self.items().iter().map(|item| self.reader().dataset.samples().get(item.sample))
+        let items = self.items().iter().enumerate();
+        items.map(|(position, item)| self.reader_at(position).dataset.samples().get(item.sample))
     }
 
     /// Numbers of the samples' classes (see [`Labels`](crate::Labels::classes)), if they have labels. For windows around
     /// labelled pixels: the class ids that the mask has at their centres, or the [new ids](crate::LoaderOptions::new_ids)
     /// that were asked for.
     pub fn classes(&self) -> impl ExactSizeIterator<Item = Option<u32>> {
-        let labels = self.reader().dataset.labels();
-        self.items().iter().map(move |item| item.label.or_else(|| labels.class_of(item.sample)))
+        self.items().iter().enumerate().map(|(position, item)| {
+            let labels = self.reader_at(position).dataset.labels();
+            item.label.or_else(|| labels.class_of(item.sample))
+        })
     }
 
     /// The images.
@@ -205,7 +214,7 @@ impl Batch {
         self.lease
     }
 
-    /// The dataset that the samples are from.
+    /// The dataset that the samples are from; that of the first ones if there are several ([`dataset_of`](Self::dataset_of)).
     pub fn dataset(&self) -> &Dataset {
         &self.reader().dataset
     }
@@ -215,9 +224,20 @@ impl Batch {
         self.reader().number
     }
 
-    /// The number of its reader among those of the loader.
-    pub(crate) fn reader_number(&self) -> usize {
-        self.lease.plan().reader
+    /// Whether batches have items of several datasets. A batch may have items of one of them only.
+    pub(crate) fn mixes_items(&self) -> bool {
+        self.shared.options().plan.mixes_items
+    }
+
+    /// The number of the dataset, among those of the loader, that the sample at a position of the batch is from.
+    pub fn dataset_of(&self, position: usize) -> usize {
+        self.reader_at(position).number
+    }
+
+    /// The loader's readers of the items, with the places of the items of each.
+    pub(crate) fn readers(&self) -> impl Iterator<Item = (usize, &Reader, Range<usize>)> {
+        let readers = self.lease.plan().readers();
+        readers.map(|(number, places)| (number, &self.shared.readers[number], places))
     }
 
     fn view(&self, number: usize) -> ArrayView<'_> {

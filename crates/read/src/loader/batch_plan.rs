@@ -13,8 +13,10 @@ use std::ops::Range;
 use hsipack_format::{DType, Opt, remedy};
 
 use super::arrays::{array_of, place};
+use super::band_fit::BandFit;
 use super::load_times::LoadTime;
 use super::stored_batch::{Compressed, Entry};
+use crate::dataset::Dataset;
 use crate::decode::Decoder;
 use crate::plan::{Item, Window};
 use crate::ring::slots::Failure;
@@ -29,8 +31,10 @@ pub(crate) struct BatchPlan {
     pub number: usize,
     /// How many batches were left then.
     pub batches: usize,
-    /// The loader's reader of the items.
+    /// The loader's reader of the items; of the first ones if there are several.
     pub reader: usize,
+    /// If items are of several datasets: the items of each, one after the other. Otherwise empty.
+    pub sources: Vec<ItemSource>,
     /// Number of the items' shape in the plan.
     pub shape: usize,
     pub items: Vec<Item>,
@@ -52,6 +56,14 @@ pub(crate) struct BatchPlan {
     tasks: Vec<Range<usize>>,
     /// Chunks of each task that comes before the parts.
     ahead_tasks: Vec<Range<usize>>,
+}
+
+/// Items of a batch that one reader reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ItemSource {
+    pub reader: usize,
+    /// Place in the batch after the last of them. They follow those of the source before.
+    pub end: usize,
 }
 
 /// The work of a task.
@@ -110,9 +122,9 @@ const RUN_BYTES: usize = 256 << 10;
 const ALIGNMENT: usize = 4096;
 
 /// Where the image of a batch, and the arrays `beside` it, of `len` windows of `rows` × `columns` of the
-/// image lie in a slot, and where they end.
+/// image lie in a slot, and where they end. Images may be brought to other bands.
 pub(crate) fn lay_out(
-    decoder: &Decoder<'_>,
+    (decoder, fit): (&Decoder<'_>, Option<&BandFit>),
     beside: &[String],
     stack: usize,
     len: usize,
@@ -128,13 +140,12 @@ pub(crate) fn lay_out(
         let array = dataset.array(stack, number?);
         let bands = decoder.bands.filter(|_| array.array == 0);
         let Window { rows, columns, .. } = array.window(Window::at(0, 0, rows, columns));
-        let array = BatchArray {
-            start: end,
-            rows: rows as usize,
-            columns: columns as usize,
-            bands: bands.map_or(array.shape().bands, <[usize]>::len),
-            dtype: array.dtype(),
+        let (bands, dtype) = match fit.filter(|_| array.array == 0) {
+            Some(fit) => (fit.bands, fit.dtype),
+            None => (bands.map_or(array.shape().bands, <[usize]>::len), array.dtype()),
         };
+        let (rows, columns) = (rows as usize, columns as usize);
+        let array = BatchArray { start: end, rows, columns, bands, dtype };
         let bytes = array.sample_bytes().checked_mul(len);
         let after =
             bytes.and_then(|bytes| end.checked_add(bytes)?.checked_next_multiple_of(ALIGNMENT));
@@ -153,26 +164,51 @@ impl BatchPlan {
         Self { epoch, batches: 1, error: Some(error), ..Self::default() }
     }
 
-    /// Cuts the filling of the slot into tasks, and adds the pieces that they write to.
-    pub(crate) fn cut(
+    /// The reader of the item at a place.
+    pub(crate) fn reader_at(&self, position: usize) -> usize {
+        let source = self.sources.iter().find(|source| position < source.end);
+        source.map_or(self.reader, |source| source.reader)
+    }
+
+    /// The readers of all items, and the places of the items of each.
+    pub(crate) fn readers(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
+        let single = ItemSource { reader: self.reader, end: self.items.len() };
+        let single = self.sources.is_empty().then_some(single);
+        let mut start = 0;
+        self.sources.iter().copied().chain(single).map(move |ItemSource { reader, end }| {
+            let places = start..end;
+            start = end;
+            (reader, places)
+        })
+    }
+
+    /// Cuts the filling of the slot into tasks, and adds the pieces that they write to. `read` has the dataset of each reader,
+    /// and the names of the arrays beside the image.
+    pub(crate) fn cut<'r>(
         &mut self,
-        decoder: &Decoder<'_>,
-        beside: &[String],
+        read: &dyn Fn(usize) -> (&'r Dataset, &'r [String]),
         pieces: &mut Vec<Range<usize>>,
     ) -> Result<()> {
         self.parts.clear();
         self.tasks.clear();
         self.compressed = None;
         // First the chunks that several parts may need. These tasks write to no piece of the slot.
-        self.cut_ahead(decoder);
+        self.cut_ahead(read(self.reader).0);
         pieces.extend(self.ahead_tasks.iter().map(|_| 0..0));
         for array in 0..self.arrays.len() {
             let BatchArray { start: mut end, .. } = self.arrays[array];
             let bytes = self.arrays[array].sample_bytes();
-            if bytes <= SMALL {
+            let sources: Vec<_> = self.readers().collect();
+            for (number, places) in sources {
+                if bytes > SMALL {
+                    for position in places {
+                        self.cut_sample(read(number), array, position, &mut end, pieces)?;
+                    }
+                    continue;
+                }
                 let run = RUN_BYTES / bytes.max(1);
-                for position in (0..self.items.len()).step_by(run) {
-                    let windows = run.min(self.items.len() - position);
+                for position in places.clone().step_by(run) {
+                    let windows = run.min(places.end - position);
                     let bytes = windows * bytes;
                     self.push(
                         Part { array, position, windows, down: None, bytes },
@@ -180,10 +216,6 @@ impl BatchPlan {
                         pieces,
                     );
                 }
-                continue;
-            }
-            for position in 0..self.items.len() {
-                self.cut_sample(decoder, beside, array, position, &mut end, pieces)?;
             }
         }
         Ok(())
@@ -191,17 +223,16 @@ impl BatchPlan {
 
     fn cut_sample(
         &mut self,
-        decoder: &Decoder<'_>,
-        beside: &[String],
+        (dataset, beside): (&Dataset, &[String]),
         number: usize,
         position: usize,
         end: &mut usize,
         pieces: &mut Vec<Range<usize>>,
     ) -> Result<()> {
         let item = self.items[position];
-        let array = array_of(decoder.dataset, beside, item, number)?;
+        let array = array_of(dataset, beside, item, number)?;
         let window = array.window(item.window);
-        let row_bytes = decoder.row_bytes(array, window);
+        let row_bytes = self.arrays[number].sample_bytes() / self.arrays[number].rows;
         let mut push = |down, bytes| {
             self.push(Part { array: number, position, windows: 1, down, bytes }, end, pieces);
         };
@@ -216,16 +247,16 @@ impl BatchPlan {
         Ok(())
     }
 
-    fn cut_ahead(&mut self, decoder: &Decoder<'_>) {
+    fn cut_ahead(&mut self, dataset: &Dataset) {
         self.ahead_tasks.clear();
         let mut bytes = 0;
         for (number, chunk) in self.ahead.iter().enumerate() {
-            bytes += chunk.array(decoder.dataset).chunks.chunk_bytes();
+            bytes += chunk.array(dataset).chunks.chunk_bytes();
             match self.ahead_tasks.last_mut() {
                 Some(task) if bytes <= AHEAD_BYTES => task.end = number + 1,
                 _ => {
                     self.ahead_tasks.push(number..number + 1);
-                    bytes = chunk.array(decoder.dataset).chunks.chunk_bytes();
+                    bytes = chunk.array(dataset).chunks.chunk_bytes();
                 }
             }
         }
@@ -291,6 +322,11 @@ impl BatchPlan {
                 );
             }
         }
+        for source in &mut self.sources {
+            source.end -= positions.partition_point(|position| *position < source.end);
+        }
+        self.sources.dedup_by_key(|source| source.end);
+        self.sources.retain(|source| source.end > 0);
         let mut position = 0;
         self.items.retain(|_| {
             position += 1;

@@ -540,7 +540,7 @@ pub(super) fn decode_here(
     plan: &mut BatchPlan,
     bytes: &mut [u8],
 ) -> Result<Vec<Failure>> {
-    plan.cut(&reader.decoder(), &reader.beside, &mut Vec::new())?;
+    plan.cut(&|_| reader.arrays(), &mut Vec::new())?;
     let (mut failures, mut scratch) = (Vec::new(), Scratch::default());
     for (number, array) in plan.arrays.iter().enumerate() {
         let parts: Vec<Part> =

@@ -8,7 +8,7 @@ use hsipack_augment::{Frame, SampleKey};
 use hsipack_store::remote::is_url;
 
 use super::arrays::array_of;
-use super::batch_plan::{BatchArray, BatchPlan, Part, lay_out};
+use super::batch_plan::{BatchArray, BatchPlan, ItemSource, Part, lay_out};
 use super::compressed;
 use super::labelled::LabelledMasks;
 use super::load_times::LoadTime;
@@ -19,7 +19,7 @@ use super::shuffle_schedule::ShuffleSchedule;
 use super::stored_batch::Compressed;
 use crate::dataset::array::ArrayRef;
 use crate::decode::{ChunkPrefetch, Decoder, inside};
-use crate::plan::{EpochPlan, Item, JoinedEpoch, JoinedPlan, Segment};
+use crate::plan::{EpochPlan, Item, JoinedEpoch, JoinedPlan, PlanRun, Segment};
 use crate::ring::{Claim, PlanSlot};
 use crate::shuffle_buffer::ChunkRef;
 use crate::trace::{BatchNumber, Track};
@@ -45,6 +45,8 @@ struct Feeder<'a> {
     items: Vec<Item>,
     needed: Vec<Vec<usize>>,
     parts: Vec<Part>,
+    /// The readers of the latest batch's windows, and the places of the windows of each.
+    sources: Vec<(usize, Range<usize>)>,
     /// Memory for the spans that are requested ahead.
     spans: Vec<Range<u64>>,
 }
@@ -77,6 +79,7 @@ pub(super) fn run(shared: &Shared) {
                 items: Vec::new(),
                 needed: Vec::new(),
                 parts: Vec::new(),
+                sources: Vec::new(),
                 spans: Vec::new(),
             };
             match feeder.run(start) {
@@ -120,20 +123,39 @@ impl<'a> OneDataset<'a> {
     }
 
     fn plan(&mut self, epoch: &EpochPlan, number: usize, plan: &mut BatchPlan) -> Result<()> {
-        let Reader { dataset, beside, new_ids, .. } = self.reader;
+        let Reader { dataset, new_ids, .. } = self.reader;
         plan.shape = epoch.shape_number(number);
         plan.damaged.clear();
         epoch.batch(number, Some(&mut self.labelled), &mut plan.items)?;
         self.labelled.move_damage(&plan.items, &mut plan.damaged);
         new_ids.relabel(dataset, &mut plan.items);
+        self.lay_out(plan)?;
+        self.draw_bands(plan)
+    }
+
+    /// Adds items of this dataset to a batch that has items of several.
+    fn add(&mut self, epoch: &EpochPlan, run: &PlanRun, plan: &mut BatchPlan) -> Result<()> {
+        let (first, damaged) = (plan.items.len(), plan.damaged.len());
+        let (places, labelled) = (run.places.clone(), &mut self.labelled);
+        epoch.push_items(places, run.padding, Some(labelled), &mut plan.items)?;
+        let items = &mut plan.items[first..];
+        self.labelled.move_damage(items, &mut plan.damaged);
+        plan.damaged[damaged..].iter_mut().for_each(|failure| failure.position += first);
+        self.reader.new_ids.relabel(&self.reader.dataset, items);
+        Ok(())
+    }
+
+    /// Decides where the arrays of a batch are, whose first item is of this dataset.
+    fn lay_out(&self, plan: &mut BatchPlan) -> Result<()> {
+        let Reader { dataset, beside, fit, .. } = self.reader;
         let first = plan.items.first().ok_or_else(|| {
             Error::new(ErrorKind::Conflict, "a batch without samples was planned")
         })?;
         let stack = dataset.stack_of(first.sample)?;
         let size = (first.window.rows, first.window.columns);
         let (decoder, len) = (self.reader.decoder(), plan.items.len());
-        lay_out(&decoder, beside, stack, len, size, &mut plan.arrays)?;
-        self.draw_bands(plan)
+        lay_out((&decoder, fit.as_deref()), beside, stack, len, size, &mut plan.arrays)?;
+        Ok(())
     }
 
     /// Draws the bands that images need, if augmentations decide that.
@@ -221,55 +243,61 @@ impl<'a> Feeder<'a> {
         let mut slot = self.claim()?;
         let claimed = Instant::now();
         let unfinished = self.shared.ring.slots().unfinished();
-        let (reader, of_reader) = epoch.turn(number);
-        let (dataset, rest) = (&mut self.datasets[reader], &epoch.epochs()[reader]);
         let (plan, pieces) = slot.plan();
         plan.epoch = epoch.epoch();
         plan.number = number;
         plan.batches = epoch.batches();
-        plan.reader = reader;
         plan.compressed = None;
+        plan.sources.clear();
         plan.loading = LoadTime::begun(claimed);
-        plan.error = dataset
-            .check()
-            .and_then(|()| dataset.plan(rest, of_reader, plan))
-            .and_then(|()| dataset.turn(rest, of_reader, unfinished, plan))
-            .and_then(|()| plan.cut(&dataset.reader.decoder(), &dataset.reader.beside, pieces))
-            .err();
-        let reader = dataset.reader;
-        if plan.error.is_none() {
-            let slot_bytes = self.shared.ring.slot_bytes();
-            let page_cache = self.shared.page_cache.as_ref();
-            let decodes = self.shared.compressed;
+        let runs = epoch.runs(number);
+        let (shared, datasets) = (self.shared, &mut *self.datasets);
+        let readers = &shared.readers;
+        let planned = match &runs {
+            Some(runs) => plan_runs(datasets, epoch, runs, plan),
+            None => plan_turn(datasets, epoch, number, unfinished, plan),
+        };
+        plan.error =
+            planned.and_then(|()| plan.cut(&|number| readers[number].arrays(), pieces)).err();
+        if plan.error.is_none() && runs.is_none() {
+            let slot_bytes = shared.ring.slot_bytes();
+            let (page_cache, decodes) = (shared.page_cache.as_ref(), shared.compressed);
+            let reader = &readers[plan.reader];
             compressed::plan(reader, plan, pieces, (slot_bytes, decodes), page_cache);
         }
         self.items.clear();
         self.parts.clear();
         self.ahead.clear();
+        self.sources.clear();
+        self.sources.extend(plan.readers());
         if plan.error.is_some() {
             pieces.clear();
-        } else if !reader.keeps_all()
+        } else if !self.sources.iter().all(|(reader, _)| readers[*reader].keeps_all())
             && !plan.compressed.as_ref().is_some_and(Compressed::is_mapped)
         {
             self.items.extend_from_slice(&plan.items);
             self.needed.clone_from(&plan.needed);
             self.parts.extend_from_slice(plan.parts());
             self.ahead.extend_from_slice(&plan.ahead);
-            let loads =
-                plan.compressed.iter().flat_map(|planned| planned.load_chunks(&reader.dataset));
+            let dataset = &readers[plan.reader].dataset;
+            let loads = plan.compressed.iter().flat_map(|planned| planned.load_chunks(dataset));
             self.ahead.extend(loads);
         }
         // Requests to a server are made before anybody waits for the data; otherwise the data would be fetched twice.
         // With files, workers begin at once.
-        let is_served = is_url(reader.dataset.path());
+        let is_served =
+            self.sources.iter().any(|(reader, _)| is_url(readers[*reader].dataset.path()));
         if is_served {
-            self.prefetch(reader);
+            self.prefetch();
         }
         slot.publish();
-        let unfinished = self.shared.ring.slots().unfinished();
-        self.datasets[epoch.turn(number).0].local.go_on(epoch.epoch(), of_reader, unfinished);
+        if runs.is_none() {
+            let unfinished = shared.ring.slots().unfinished();
+            let (reader, of_reader) = epoch.turn(number);
+            self.datasets[reader].local.go_on(epoch.epoch(), of_reader, unfinished);
+        }
         if !is_served {
-            self.prefetch(reader);
+            self.prefetch();
         }
         let end = Instant::now();
         if let Some(trace) = &self.shared.options().trace {
@@ -298,9 +326,18 @@ impl<'a> Feeder<'a> {
         Ok(())
     }
 
-    /// Tells the store which spans the batch needs, with spans that lie close together joined. Errors are ignored here,
+    /// Tells the stores which spans the batch needs, with spans that lie close together joined. Errors are ignored here,
     /// because reading the chunks reports them.
-    fn prefetch(&mut self, reader: &Reader) {
+    fn prefetch(&mut self) {
+        let sources = std::mem::take(&mut self.sources);
+        for (reader, places) in &sources {
+            self.prefetch_from(&self.shared.readers[*reader], places);
+        }
+        self.sources = sources;
+    }
+
+    /// The same for the windows at some places of the batch, which a reader reads.
+    fn prefetch_from(&mut self, reader: &Reader, places: &Range<usize>) {
         // If all decoded chunks are in memory, nothing is read any more.
         if reader.keeps_all() {
             return;
@@ -316,8 +353,9 @@ impl<'a> Feeder<'a> {
         // The chunks of the windows are held by now, or will be.
         let parts = if reader.shuffle_buffer.is_some() { &[][..] } else { &self.parts };
         let windows = |part: &Part| part.position..part.position + part.windows;
+        let parts = parts.iter().filter(|part| places.contains(&part.position));
         for (part, position) in
-            parts.iter().flat_map(|part| windows(part).map(move |position| (part, position)))
+            parts.flat_map(|part| windows(part).map(move |position| (part, position)))
         {
             let item = self.items[position];
             let Ok(array) = array_of(&reader.dataset, &reader.beside, item, part.array) else {
@@ -344,6 +382,47 @@ impl<'a> Feeder<'a> {
         self.spans = ahead.end();
         reader.dataset.store().batch_requested();
     }
+}
+
+/// Plans a batch of one dataset.
+fn plan_turn(
+    datasets: &mut [OneDataset<'_>],
+    epoch: &JoinedEpoch,
+    number: usize,
+    unfinished: usize,
+    plan: &mut BatchPlan,
+) -> Result<()> {
+    let (reader, number) = epoch.turn(number);
+    plan.reader = reader;
+    let (dataset, epoch) = (&mut datasets[reader], &epoch.epochs()[reader]);
+    dataset.check()?;
+    dataset.plan(epoch, number, plan)?;
+    dataset.turn(epoch, number, unfinished, plan)
+}
+
+/// Plans a batch of items of several datasets.
+fn plan_runs(
+    datasets: &mut [OneDataset<'_>],
+    epoch: &JoinedEpoch,
+    runs: &[PlanRun],
+    plan: &mut BatchPlan,
+) -> Result<()> {
+    plan.reader = runs.first().map_or(0, |run| run.plan);
+    plan.shape = 0;
+    plan.items.clear();
+    plan.damaged.clear();
+    plan.needed.clear();
+    for run in runs {
+        let dataset = &mut datasets[run.plan];
+        dataset.check()?;
+        dataset.add(&epoch.epochs()[run.plan], run, plan)?;
+        let (reader, end) = (run.plan, plan.items.len());
+        match plan.sources.last_mut() {
+            Some(source) if source.reader == reader => source.end = end,
+            _ => plan.sources.push(ItemSource { reader, end }),
+        }
+    }
+    datasets[plan.reader].lay_out(plan)
 }
 
 fn is_cached(reader: &Reader, array: ArrayRef<'_>, index: usize, chunk: usize) -> bool {

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::arrays::array_of;
+use super::band_fit::BandFit;
 use super::batch_plan::{BatchPlan, Part};
 use super::reader::Reader;
 use crate::dataset::array::ArrayRef;
@@ -10,6 +11,26 @@ use crate::decode::{Decoder, Scratch};
 use crate::plan::Item;
 use crate::ring::slots::Failure;
 use crate::{Error, ErrorKind, Result};
+
+/// Fills a task's piece of the slot, whose parts may be of several readers. See [`fill`].
+pub(super) fn fill_all(
+    readers: &[Reader],
+    plan: &BatchPlan,
+    parts: &[Part],
+    memory: &mut [u8],
+    scratch: &mut Scratch,
+) -> Vec<Failure> {
+    let reader = |part: &Part| plan.reader_at(part.position);
+    let mut failures = Vec::new();
+    let mut unfilled = memory;
+    for parts in parts.chunk_by(|part, next| reader(part) == reader(next)) {
+        let bytes = parts.iter().map(|part| part.bytes).sum();
+        let (memory, after) = unfilled.split_at_mut(bytes);
+        unfilled = after;
+        failures.extend(fill(&readers[reader(&parts[0])], plan, parts, memory, scratch));
+    }
+    failures
+}
 
 /// Fills a task's piece of the slot. If a sample fails, the other samples of the task are still read.
 pub(super) fn fill(
@@ -94,7 +115,7 @@ impl<'a> Cubes<'a> {
     ) -> usize {
         let Some(first) = items.first().filter(|_| part.down.is_none()) else { return 0 };
         let Ok((array, index)) = self.find(*first) else { return 0 };
-        if self.reader.new_ids.of(array).is_some() {
+        if self.reader.new_ids.of(array).is_some() || self.fit().is_some() {
             return 0;
         }
         let Some(gather) = self.reader.decoder().gather(array, index) else { return 0 };
@@ -102,7 +123,12 @@ impl<'a> Cubes<'a> {
         gather.copy(of_it.map(|item| array.window(item.window)), out, &mut scratch.meter)
     }
 
-    /// Reads a window, wherever its values are.
+    /// How the images of the batch get its bands, if that is what is read.
+    fn fit(&self) -> Option<&'a BandFit> {
+        self.reader.fit.as_deref().filter(|_| self.array == 0)
+    }
+
+    /// Reads a window, wherever its values are, as the batch has it.
     fn read(
         &mut self,
         decoder: Decoder<'_>,
@@ -111,7 +137,35 @@ impl<'a> Cubes<'a> {
         out: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let (array, index) = self.find(item)?;
+        let cube = self.find(item)?;
+        let Some(fit) = self.fit() else {
+            return self.read_values(decoder, part, item, cube, out, scratch);
+        };
+        let (array, _) = cube;
+        let bands = decoder.bands_of(array).map_or(array.shape().bands, <[usize]>::len);
+        let pixels = out.len() / (fit.bands * fit.dtype.size());
+        // Taken out, because reading needs the rest of the scratch.
+        let mut values = std::mem::take(&mut scratch.unfitted);
+        values.resize(pixels * bands * array.dtype().size(), 0);
+        let done = self.read_values(decoder, part, item, cube, &mut values, scratch);
+        if done.is_ok() {
+            let form = (array.dtype(), bands);
+            fit.apply(array.stack, &values, form, out, &mut scratch.spectra);
+        }
+        scratch.unfitted = values;
+        done
+    }
+
+    /// Reads the values of a window.
+    fn read_values(
+        &self,
+        decoder: Decoder<'_>,
+        part: &Part,
+        item: Item,
+        (array, index): (ArrayRef<'a>, usize),
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
         let reader = self.reader;
         let shape = array.shape();
         let window = array.window(item.window);

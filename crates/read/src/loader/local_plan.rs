@@ -25,6 +25,8 @@ impl LocalPlan {
         let cache = reader.dataset.local_cache();
         // Which crops have labels is known only when their masks are read.
         let is_known = !matches!(reader.plan.options().crop, Crop::Random { min_labelled, .. } if min_labelled > 0.0);
+        // Batches of items of several datasets are not those of this dataset's plan.
+        let is_known = is_known && !reader.plan.options().mixes_items;
         Self(cache.filter(|_| is_known).map(|cache| cache.plan()))
     }
 

@@ -8,6 +8,7 @@ use hsipack_format::{CubeShape, Opt, Ratio, remedy};
 use hsipack_store::dataset::ChunkArray;
 
 use super::arrays::place;
+use super::band_fit::BandFit;
 use super::batch_plan::lay_out;
 use super::cache_choice::{CacheChoice, Chosen, needed_bytes, ranks_here, stored_bytes};
 use super::new_ids::IdTables;
@@ -46,6 +47,8 @@ pub struct Member {
     pub(crate) residents: Option<Arc<Residents>>,
     /// Augmentations that draw the bands that images need.
     pub(crate) band_draw: Option<Arc<Pipeline>>,
+    /// How its images get the bands of batches, if these have images of several datasets with others.
+    pub(crate) fit: Option<Arc<BandFit>>,
 }
 
 impl Member {
@@ -53,6 +56,10 @@ impl Member {
     pub(super) fn new(number: usize, dataset: &Dataset, options: LoaderOptions) -> Result<Self> {
         dataset.check_unchanged()?;
         check(&options)?;
+        let options = match options.plan.mixes_items {
+            true => options.for_mixing()?,
+            false => options,
+        };
         let dataset = &dataset.clone().with_integers(options.integers);
         let samples = choose(dataset, &options)?;
         let masks = choose_masks(dataset, &options, &samples)?;
@@ -66,7 +73,7 @@ impl Member {
         let plan_options = PlanOptions { align, ..plan_options };
         let plan = Plan::new(plan_samples(dataset, &options, &samples)?, plan_options)?;
         check_mixing(dataset, &plan, &beside)?;
-        let slot_bytes = slot_bytes(dataset, &options, &plan, &beside)?;
+        let slot_bytes = slot_bytes(dataset, &options, &plan, &beside, None)?;
         let needed = needed_bytes(dataset, &plan, &beside, options.bands.as_deref())?;
         Ok(Self {
             number,
@@ -84,6 +91,7 @@ impl Member {
             cached: CacheChoice::open(needed),
             residents: None,
             band_draw: None,
+            fit: None,
         })
     }
 
@@ -97,6 +105,13 @@ impl Member {
         let draws = pipeline.draws_bands_first() && has_groups && !may_skip;
         self.band_draw = draws.then(|| pipeline.clone());
         self
+    }
+
+    /// The same, whose images get the bands of batches in this way.
+    pub(super) fn fitted(self, fit: Option<BandFit>) -> Result<Self> {
+        let Self { dataset, options, plan, .. } = &self;
+        let slot_bytes = slot_bytes(dataset, options, plan, &self.beside(), fit.as_ref())?;
+        Ok(Self { slot_bytes, fit: fit.map(Arc::new), ..self })
     }
 
     /// The same with this fraction of the memory for chunks.
@@ -218,6 +233,33 @@ impl Member {
     /// Whether values are changed on the way to batches.
     pub(crate) fn changes_values(&self) -> bool {
         !self.options.new_ids.is_empty()
+    }
+
+    /// For each stack that is read, whether each band of its images in batches is valid, if images of several datasets are
+    /// resampled to the same bands; otherwise `None`.
+    pub fn resampled_bands(&self, stack: usize) -> Option<&[bool]> {
+        self.fit.as_ref().and_then(|fit| fit.valid(stack))
+    }
+
+    /// Whether each band that is read from a stack has values, and is not marked as bad.
+    pub(crate) fn good_bands(&self, stack: usize) -> Vec<bool> {
+        let image = &self.dataset.stacks()[stack].image;
+        let shape = image.shape();
+        let mut good = self.dataset.good_bands(stack).unwrap_or_else(|| vec![true; shape.bands]);
+        if let Some(statistics) = self.dataset.statistics(stack) {
+            let values = image.len() * shape.rows * shape.columns;
+            let has_values = statistics.nan.iter().map(|nan| *nan < values as u64);
+            good.iter_mut().zip(has_values).for_each(|(good, has_values)| *good &= has_values);
+        }
+        match &self.options.bands {
+            Some(bands) => bands.iter().map(|band| good[*band]).collect(),
+            None => good,
+        }
+    }
+
+    /// Its number among the datasets of the loader.
+    pub fn number(&self) -> usize {
+        self.number
     }
 
     /// The dataset.
@@ -367,7 +409,7 @@ fn choose(dataset: &Dataset, options: &LoaderOptions) -> Result<Vec<usize>> {
 }
 
 /// The stacks of samples, each once, in order.
-fn stacks_of(dataset: &Dataset, samples: &[usize]) -> Result<Vec<usize>> {
+pub(super) fn stacks_of(dataset: &Dataset, samples: &[usize]) -> Result<Vec<usize>> {
     let stacks = samples.iter().map(|sample| dataset.stack_of(*sample));
     let mut stacks = stacks.collect::<Result<Vec<_>>>()?;
     stacks.sort_unstable();
@@ -588,6 +630,7 @@ fn slot_bytes(
     options: &LoaderOptions,
     plan: &Plan,
     beside: &[String],
+    fit: Option<&BandFit>,
 ) -> Result<usize> {
     let samples: Vec<usize> = plan.samples().iter().map(|sample| sample.sample).collect();
     let bands = options.bands.as_deref();
@@ -600,7 +643,7 @@ fn slot_bytes(
         {
             let len = options.plan.batch_size;
             let bytes = lay_out(
-                &decoder,
+                (&decoder, fit),
                 beside,
                 stack,
                 len,

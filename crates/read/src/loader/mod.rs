@@ -8,6 +8,7 @@
 //! | `member.rs` | one of its datasets: checking of the options, the plan |
 //! | `reader.rs` | one of the datasets of a running loader: its plan, its chunks in memory |
 //! | `shared.rs` | what all threads share |
+//! | `common_bands.rs`, `band_fit.rs` | images of several datasets in one batch: checks; how they get the same bands |
 //! | `arrays.rs` | the stored arrays that a batch is read from |
 //! | `batch_plan.rs` | what lies where in a slot, and the tasks that fill it |
 //! | `fill.rs` | fills a slot with values |
@@ -33,10 +34,12 @@
 
 mod arrays;
 pub(crate) mod background;
+mod band_fit;
 mod batch;
 mod batch_plan;
 mod blocks;
 mod cache_choice;
+mod common_bands;
 mod compressed;
 mod device_steps;
 mod device_work;
@@ -64,6 +67,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+pub(crate) use band_fit::BandFit;
+pub use band_fit::CommonBands;
 pub use batch::{ArrayView, Batch};
 pub(crate) use batch_plan::BatchArray;
 pub use cache_choice::{CacheChoice, Shuffled, shuffle_window_bytes};
@@ -72,6 +77,7 @@ pub use member::Member;
 pub use options::{DecodePlace, LoaderOptions, OnDamage, ShuffleWindow};
 pub use prepared::PreparedLoader;
 pub use reader::KeptChunks;
+pub(crate) use reader::Reader;
 pub(crate) use shared::Shared;
 pub use stats::{LoaderStats, Statistics};
 pub use times::BatchTimes;
@@ -455,6 +461,7 @@ impl Loader {
         match replacements.find(reader, plan, bytes, deadline, is_stopped)? {
             Replacement::Found(item) => {
                 plan.items.push(item);
+                plan.sources.clear();
                 // Its values are in the slot.
                 plan.compressed = None;
             }

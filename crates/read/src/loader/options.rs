@@ -7,6 +7,7 @@ use hsipack_format::{Opt, remedy};
 use hsipack_store::threads::cores;
 use serde::{Deserialize, Serialize};
 
+use super::band_fit::CommonBands;
 #[cfg(feature = "clap")]
 use crate::arguments;
 use crate::cache::CacheKind;
@@ -78,6 +79,9 @@ pub struct LoaderOptions {
     // With its path, the type is one value for clap: a list.
     #[cfg_attr(feature = "clap", arg(long, value_name = "LIST", value_parser = arguments::bands, help_heading = "Contents"))]
     pub bands: Option<std::vec::Vec<usize>>,
+    /// If [`mixes_items`](PlanOptions::mixes_items): the bands of the batches. If `None`, all datasets must have the same bands.
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub common_bands: Option<CommonBands>,
     /// Number of threads that decode [default: one per core]
     #[cfg_attr(feature = "clap", arg(short = 'j', short_alias = 't', long, value_name = "N", value_parser = arguments::count(1..=1024), default_value_t = cores(), hide_default_value = true, help_heading = "Resources"))]
     pub threads: usize,
@@ -247,6 +251,7 @@ impl LoaderOptions {
             images: None,
             new_ids: Vec::new(),
             bands: None,
+            common_bands: None,
             threads: cores(),
             slots: 4,
             memory: MemoryOptions::default(),
@@ -259,6 +264,28 @@ impl LoaderOptions {
             end_epoch: None,
             trace: None,
         }
+    }
+
+    /// The options of a dataset whose samples come in batches with those of others.
+    ///
+    /// # Errors
+    /// If a device is to decode, or there is a shuffle window.
+    pub(super) fn for_mixing(self) -> Result<Self> {
+        let refuse = |what: &str, option: Opt| {
+            Err(Error::unsupported(format!("batches of items of several datasets with {what}"))
+                .with_remedy(remedy![
+                    "leave out ",
+                    option,
+                    ", or give hsipack.mix batches=\"one\""
+                ]))
+        };
+        if self.decode == DecodePlace::Device {
+            return refuse("chunks that the GPU decodes", Opt::Decode);
+        }
+        if let ShuffleWindow::Bytes(_) = self.shuffle_window {
+            return refuse("a shuffle window of some bytes", Opt::ShuffleWindow);
+        }
+        Ok(Self { shuffle_window: ShuffleWindow::All, ..self })
     }
 
     /// The same options, but the loader decides what is kept in memory, and nothing is recorded.

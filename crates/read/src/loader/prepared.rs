@@ -7,6 +7,7 @@ use hsipack_format::{Opt, remedy};
 use hsipack_store::memory;
 
 use super::cache_choice::CacheChoice;
+use super::common_bands::fit_members;
 use super::member::Member;
 use super::options::LoaderOptions;
 use super::stored_batch::table_bytes;
@@ -103,6 +104,7 @@ impl PreparedLoader {
             [(dataset, options)] => vec![Member::new(0, dataset, options.clone())?],
             _ => members_of(datasets, &first, weights)?,
         };
+        let members = if first.plan.mixes_items { fit_members(members)? } else { members };
         let begin = State::new(members[0].plan(), "", 0);
         let seed = first.plan.seed;
         let prepared = Self { members, seed, begin, compressed: false, page_cache: None };
@@ -221,6 +223,11 @@ impl PreparedLoader {
     /// The datasets that are read.
     pub fn members(&self) -> &[Member] {
         &self.members
+    }
+
+    /// The same, to change how their images get the bands of batches.
+    pub(crate) fn members_mut(&mut self) -> &mut [Member] {
+        &mut self.members
     }
 
     /// The dataset; the first one if there are several.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hsipack_augment::Pipeline;
 use hsipack_store::remote::is_url;
 
+use super::band_fit::BandFit;
 use super::batch_plan::BatchPlan;
 use super::cache_choice::CacheChoice;
 use super::member::{Member, state_before};
@@ -47,6 +48,8 @@ pub(crate) struct Reader {
     pub residents: Option<Arc<Residents>>,
     /// Augmentations that draw the bands that images need.
     pub band_draw: Option<Arc<Pipeline>>,
+    /// How images get the bands of batches, if these have images of several datasets with others.
+    pub fit: Option<Arc<BandFit>>,
 }
 
 /// Chunks of a dataset in memory.
@@ -110,6 +113,7 @@ impl Reader {
             cached,
             residents,
             band_draw,
+            fit,
             ..
         } = member;
         (options.cache, options.cache_bytes) = (cached.kind, cached.limit_bytes);
@@ -127,6 +131,7 @@ impl Reader {
             cached,
             residents,
             band_draw,
+            fit,
         }
     }
 
@@ -134,6 +139,11 @@ impl Reader {
     fn needs_no_cache(&self) -> bool {
         let are_whole = self.residents.as_ref().is_some_and(|residents| residents.are_whole());
         are_whole && self.cached.chosen
+    }
+
+    /// The dataset, and the names of the arrays beside the image.
+    pub(super) fn arrays(&self) -> (&Dataset, &[String]) {
+        (&self.dataset, &self.beside)
     }
 
     /// Names of the further images.

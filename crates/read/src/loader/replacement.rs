@@ -64,7 +64,10 @@ impl Replacements {
             Some(epoch) => epoch,
             None => {
                 self.searches.clear();
-                reader.plan.epoch(batch.epoch, &[], reader.options.share)?
+                match reader.plan.options().mixes_items {
+                    true => reader.plan.unbatched(batch.epoch),
+                    false => reader.plan.epoch(batch.epoch, &[], reader.options.share)?,
+                }
             }
         };
         let epoch = self.epoch.insert(epoch);

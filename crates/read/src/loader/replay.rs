@@ -30,9 +30,10 @@ impl Reader {
         let stack = self.dataset.stack_of(first.sample)?;
         let size = (first.window.rows, first.window.columns);
         let decoder = self.decoder();
-        let end = lay_out(&decoder, &self.beside, stack, items.len(), size, &mut plan.arrays)?;
+        let form = (&decoder, self.fit.as_deref());
+        let end = lay_out(form, &self.beside, stack, items.len(), size, &mut plan.arrays)?;
         let mut pieces = Vec::new();
-        plan.cut(&decoder, &self.beside, &mut pieces)?;
+        plan.cut(&|_| self.arrays(), &mut pieces)?;
         let mut buffer = Buffer::zeroed(end)?;
         let mut rest = buffer.bytes_mut();
         let mut start = 0;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::batch_plan::Task;
 use super::compressed;
-use super::fill::fill;
+use super::fill::fill_all;
 use super::reader::Reader;
 use super::shared::Shared;
 use super::stored_batch::Compressed;
@@ -24,7 +24,9 @@ pub(super) fn run(shared: &Shared, thread: usize) {
         let (plan, number, memory) = task.parts();
         let reader = &shared.readers[plan.reader];
         let failures = match (plan.task(number), memory) {
-            (Task::Parts(parts), Ok(memory)) => fill(reader, plan, parts, memory, &mut scratch),
+            (Task::Parts(parts), Ok(memory)) => {
+                fill_all(&shared.readers, plan, parts, memory, &mut scratch)
+            }
             (Task::Parts(parts), Err(error)) => {
                 let position = parts.first().map_or(0, |part| part.position);
                 vec![Failure { position, error }]

@@ -50,7 +50,7 @@ hsipack_format::option_names!(LastBatch, "last batch", {
 
 impl LastBatch {
     /// Number of items, with padding, of a global batch that has `items` items without it.
-    fn padded(self, items: usize, global: usize, world_size: usize) -> usize {
+    pub(super) fn padded(self, items: usize, global: usize, world_size: usize) -> usize {
         match self {
             Self::Short => items.max(world_size),
             Self::Pad | Self::Drop => global,
@@ -117,7 +117,7 @@ impl Share {
     }
 
     /// This rank's part of `items` items. The parts of the ranks differ in length by at most one.
-    fn part(self, items: usize) -> Range<usize> {
+    pub(super) fn part(self, items: usize) -> Range<usize> {
         let (even, more) = (items / self.world_size, items % self.world_size);
         let start = self.rank * even + self.rank.min(more);
         start..start + even + usize::from(self.rank < more)
@@ -319,6 +319,11 @@ impl Epoch<'_> {
 }
 
 impl Cut {
+    /// No batches: the items of the epoch come in batches of several plans.
+    pub(super) fn none() -> Self {
+        Self { places: Places::From(0..0), spans: Vec::new(), global: 0, padding: Vec::new() }
+    }
+
     /// Number of batches.
     pub(super) fn len(&self) -> usize {
         self.spans.len()
@@ -359,14 +364,7 @@ impl Cut {
     /// The places that are left after the segment's batches, ascending within every shape.
     fn without(self, segment: &Segment) -> Result<Places> {
         if segment.batches > self.spans.len() {
-            return Err(Error::state(format!(
-                "the training state belongs to another epoch: {} of {} x {} items were read, but the epoch had only {} left",
-                plural(segment.batches, "batch"),
-                segment.world_size,
-                segment.batch_size,
-                self.spans.len()
-            ))
-            .with_remedy("resume with the dataset and options of the saved state"));
+            return Err(segment.is_too_long(self.spans.len()));
         }
         let mut given: Vec<Span> = self.spans[..segment.batches].to_vec();
         given.sort_unstable_by_key(|span| span.start);

@@ -2,12 +2,17 @@
 //!
 //! Every batch comes whole from one plan. The order of the plans' turns is drawn from seed and epoch, so it is the same on
 //! every rank; the batches of one plan keep the order of that plan. If the plans are not shuffled, they come one after the
-//! other. In a mix, plans take turns evenly instead. An epoch that is resumed with the same batch size and world size goes on with the same turns. With other sizes, new
-//! turns are drawn for what is left.
+//! other. In a mix, plans take turns evenly instead. An epoch that is resumed with the same batch size and world size goes on
+//! with the same turns. With other sizes, new turns are drawn for what is left.
+//!
+//! If a mix mixes items, every batch has items of all plans. Batches are then runs of one order of all items
+//! ([`Interleaved`]), which does not depend on the sizes of batches. So an epoch can go on at any item with any sizes.
 
 use std::ops::Range;
 
-use super::{EpochPlan, Order, Plan, Segment, Share, plural};
+use super::batches::{LastBatch, global_batch};
+use super::interleaved::Interleaved;
+use super::{EpochPlan, Order, Plan, Segment, Share, all_dropped, plural};
 use crate::{Error, Result};
 use hsipack_format::random::{Random, Stream};
 
@@ -24,6 +29,31 @@ pub(crate) struct JoinedEpoch {
     epochs: Vec<EpochPlan>,
     /// Plan of each batch, and number of the batch among those of its plan. Empty if there is only one plan.
     turns: Vec<(u32, u32)>,
+    /// The batches, if each has items of several plans.
+    mixed: Option<MixedBatches>,
+}
+
+/// One rank's remaining batches of an epoch, of items of all plans.
+#[derive(Clone, Debug)]
+struct MixedBatches {
+    order: Interleaved,
+    /// Number of items in the batches that came before.
+    start: usize,
+    batches: usize,
+    /// Number of items in a full batch of all ranks.
+    global: usize,
+    share: Share,
+    last: LastBatch,
+}
+
+/// Items of one plan that follow one another in a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PlanRun {
+    pub plan: usize,
+    /// Their places in the plan's epoch.
+    pub places: Range<u32>,
+    /// Whether they only fill up the batch.
+    pub padding: bool,
 }
 
 /// The plans whose batches come next, for batches of one size.
@@ -66,6 +96,11 @@ impl JoinedPlan {
     /// # Errors
     /// As [`Plan::epoch`].
     pub(crate) fn epoch(&self, epoch: u64, given: &[Segment], share: Share) -> Result<JoinedEpoch> {
+        if self.plans[0].options().mixes_items {
+            let mixed = MixedBatches::new(self.interleaved(epoch), given, self.sizes(share))?;
+            let epochs = self.plans.iter().map(|plan| plan.unbatched(epoch)).collect();
+            return Ok(JoinedEpoch { epochs, turns: Vec::new(), mixed: Some(mixed) });
+        }
         if let [plan] = &*self.plans {
             return Ok(plan.epoch(epoch, given, share)?.into());
         }
@@ -88,7 +123,24 @@ impl JoinedPlan {
             *number += 1;
             (*plan, *number - 1)
         });
-        Ok(JoinedEpoch { turns: turns.collect(), epochs: epochs.collect::<Result<_>>()? })
+        let epochs = epochs.collect::<Result<_>>()?;
+        Ok(JoinedEpoch { turns: turns.collect(), epochs, mixed: None })
+    }
+
+    /// The order of the items of all plans.
+    fn interleaved(&self, epoch: u64) -> Interleaved {
+        let phase = |number: usize, plan: &Plan| match plan.options().order {
+            Order::Sequential => 0.5,
+            _ => Random::keyed(Stream::PlanTurns, [self.seed, epoch, number as u64]).unit(),
+        };
+        let plans = self.plans.iter().enumerate();
+        Interleaved::new(plans.map(|(number, plan)| (plan.items(), phase(number, plan))))
+    }
+
+    /// Batch size, share and last batch.
+    fn sizes(&self, share: Share) -> (usize, Share, LastBatch) {
+        let options = self.plans[0].options();
+        (options.batch_size, share, options.last)
     }
 
     /// Draws the turns of batches of these sizes, unless they were drawn. `given` are the batches of each plan that came
@@ -164,9 +216,74 @@ impl Turns {
     }
 }
 
+impl MixedBatches {
+    /// The batches that are left after these segments.
+    ///
+    /// # Errors
+    /// As [`Plan::epoch`].
+    fn new(
+        order: Interleaved,
+        segments: &[Segment],
+        (batch_size, share, last): (usize, Share, LastBatch),
+    ) -> Result<Self> {
+        share.check()?;
+        let batches = |items: usize, global: usize| match last {
+            LastBatch::Drop => items / global,
+            LastBatch::Pad | LastBatch::Short => items.div_ceil(global),
+        };
+        let mut items_given = 0;
+        for segment in segments {
+            let global = global_batch(segment.batch_size, segment.world_size)?;
+            let remaining = batches(order.items() - items_given, global);
+            if segment.batches > remaining {
+                return Err(segment.is_too_long(remaining));
+            }
+            let items = segment.batches.saturating_mul(global);
+            items_given = order.items().min(items_given.saturating_add(items));
+        }
+        let global = global_batch(batch_size, share.world_size)?;
+        let batches = batches(order.items() - items_given, global);
+        if batches == 0 && items_given == 0 {
+            return Err(all_dropped(order.items(), global));
+        }
+        Ok(Self { order, start: items_given, batches, global, share, last })
+    }
+
+    /// This rank's part of batch `n`, plan by plan.
+    fn runs(&self, n: usize) -> Vec<PlanRun> {
+        let start = self.start + n * self.global;
+        let items = self.global.min(self.order.items() - start);
+        let part = self.share.part(self.last.padded(items, self.global, self.share.world_size));
+        let mut runs = Vec::new();
+        self.push_runs(
+            start + part.start.min(items)..start + part.end.min(items),
+            false,
+            &mut runs,
+        );
+        // Padding repeats the items from the epoch's start, as often as needed.
+        let (mut padding, end) = (part.start.max(items) - items, part.end.max(items) - items);
+        while padding < end {
+            let round = padding % self.order.items();
+            let count = (end - padding).min(self.order.items() - round);
+            self.push_runs(round..round + count, true, &mut runs);
+            padding += count;
+        }
+        runs.sort_by_key(|run| run.plan);
+        runs
+    }
+
+    /// Adds the items at some positions of the order.
+    fn push_runs(&self, positions: Range<usize>, padding: bool, runs: &mut Vec<PlanRun>) {
+        let [from, to] = [positions.start, positions.end].map(|end| self.order.counts(end));
+        let places = from.into_iter().zip(to).map(|(from, to)| from as u32..to as u32);
+        let places = places.enumerate().filter(|(_, places)| !places.is_empty());
+        runs.extend(places.map(|(plan, places)| PlanRun { plan, places, padding }));
+    }
+}
+
 impl From<EpochPlan> for JoinedEpoch {
     fn from(epoch: EpochPlan) -> Self {
-        Self { epochs: vec![epoch], turns: Vec::new() }
+        Self { epochs: vec![epoch], turns: Vec::new(), mixed: None }
     }
 }
 
@@ -178,7 +295,16 @@ impl JoinedEpoch {
 
     /// Number of batches left, the same on every rank.
     pub(crate) fn batches(&self) -> usize {
+        if let Some(mixed) = &self.mixed {
+            return mixed.batches;
+        }
         self.epochs.iter().map(EpochPlan::batches).sum()
+    }
+
+    /// The items of batch `n`, where 0 is the next batch, if it has items of several plans: those of each plan, and then the
+    /// padding from this plan. `None` if batches are of one plan each ([`turn`](Self::turn)).
+    pub(crate) fn runs(&self, n: usize) -> Option<Vec<PlanRun>> {
+        self.mixed.as_ref().map(|mixed| mixed.runs(n))
     }
 
     /// The plan that batch `n` belongs to, where 0 is the next batch, and its number among the batches of this plan.
@@ -289,6 +415,169 @@ mod tests {
             other.plans[0].digest(),
             mix(&[300, 200, 50], Order::Shuffled).plans[0].digest()
         );
+    }
+
+    /// A mix of items of plans with these numbers of items.
+    fn items_mix(counts: &[usize], batch_size: usize, order: Order, last: LastBatch) -> JoinedPlan {
+        let plans = counts.iter().enumerate().map(|(number, count)| {
+            let samples = (0..*count).map(|sample| PlanSample::new(sample, 4, 4, 2)).collect();
+            let seed = seed_of(5, number);
+            let options = PlanOptions::new(batch_size);
+            let options = PlanOptions { order, seed, last, is_mix: true, ..options };
+            Plan::new(samples, PlanOptions { mixes_items: true, ..options }).unwrap()
+        });
+        JoinedPlan::new(plans.collect(), 5)
+    }
+
+    /// The items of a batch that has items of several plans: plan and item of each.
+    fn mixed_items(epoch: &JoinedEpoch, n: usize) -> Vec<(usize, Item)> {
+        let mut mixed = Vec::new();
+        for run in epoch.runs(n).unwrap() {
+            let mut items = Vec::new();
+            epoch.epochs()[run.plan].push_items(run.places, run.padding, None, &mut items).unwrap();
+            mixed.extend(items.into_iter().map(|item| (run.plan, item)));
+        }
+        mixed
+    }
+
+    #[test]
+    fn mixed_batches_have_their_plans_in_proportion_on_every_rank() {
+        let counts = [6000, 2500, 1500];
+        for (order, world_size) in
+            [(Order::Shuffled, 1), (Order::Sequential, 3), (Order::Shuffled, 8)]
+        {
+            let plan = items_mix(&counts, 8, order, LastBatch::Drop);
+            let mut visited = HashSet::new();
+            for rank in 0..world_size {
+                let epoch = plan.epoch(1, &[], Share { rank, world_size }).unwrap();
+                assert_eq!(epoch.batches(), 10_000 / (8 * world_size));
+                let of_batch = |n| {
+                    let items = mixed_items(&epoch, n);
+                    assert_eq!(items.len(), 8);
+                    assert!(items.is_sorted_by_key(|(plan, _)| *plan));
+                    let mut counts = [0usize; 3];
+                    items.iter().for_each(|(plan, _)| counts[*plan] += 1);
+                    assert!(
+                        items.into_iter().all(|(plan, item)| visited.insert((plan, item.sample)))
+                    );
+                    counts
+                };
+                let drawn: Vec<[usize; 3]> = (0..epoch.batches()).map(of_batch).collect();
+                let in_run = |run: &[[usize; 3]]| {
+                    for (plan, count) in counts.iter().enumerate() {
+                        let drawn_items: usize = run.iter().map(|counts| counts[plan]).sum();
+                        let exact = 8.0 * run.len() as f64 * *count as f64 / 10_000.0;
+                        let bound = if run.len() == 1 || world_size == 1 { 2.0 } else { 100.0 };
+                        assert!(
+                            (drawn_items as f64 - exact).abs() < bound,
+                            "{plan}: {drawn_items} of {exact}"
+                        );
+                    }
+                };
+                drawn.windows(1).for_each(in_run);
+                drawn.windows(100).for_each(in_run);
+            }
+        }
+        let epoch =
+            |plan: &JoinedPlan, epoch| mixed_items(&plan.epoch(epoch, &[], Share::ALL).unwrap(), 7);
+        let plan = items_mix(&counts, 8, Order::Shuffled, LastBatch::Drop);
+        assert_eq!(epoch(&plan, 1), epoch(&plan, 1));
+        assert_ne!(epoch(&plan, 1), epoch(&plan, 2));
+        assert_ne!(
+            plan.plans[0].digest(),
+            mix(&[3000, 2500, 1500], Order::Shuffled).plans[0].digest()
+        );
+    }
+
+    /// χ² of 10^5 draws in batches of 10: of the plans by their weights, and of the samples of each plan.
+    #[test]
+    fn mixed_draws_have_the_weights() {
+        let (samples, weights) = ([40, 30, 10], [5.0, 3.0, 2.0]);
+        let lengths = lengths(&weights, 100_000);
+        let plans = items_mix(&samples, 10, Order::Shuffled, LastBatch::Short).plans.into_iter();
+        let plans = plans.zip(&lengths).map(|(plan, length)| plan.of_length(*length).unwrap());
+        let epoch = JoinedPlan::new(plans.collect(), 9).epoch(0, &[], Share::ALL).unwrap();
+        let mut drawn = samples.map(|samples| vec![0.0f64; samples]);
+        (0..epoch.batches())
+            .flat_map(|n| mixed_items(&epoch, n))
+            .for_each(|(plan, item)| drawn[plan][item.sample] += 1.0);
+        let square = |drawn: f64, expected: f64| (drawn - expected).powi(2) / expected;
+        let plans = drawn.iter().zip(weights).map(|(drawn, weight)| (drawn.iter().sum(), weight));
+        let of_plans: f64 = plans.map(|(drawn, weight)| square(drawn, weight * 10_000.0)).sum();
+        // The 99 % quantile with 2 degrees of freedom.
+        assert!(of_plans < 9.21, "{of_plans}");
+        for (drawn, length) in drawn.iter().zip(lengths) {
+            let expected = length as f64 / drawn.len() as f64;
+            let of_samples: f64 = drawn.iter().map(|drawn| square(*drawn, expected)).sum();
+            assert!(of_samples < drawn.len() as f64, "{of_samples}");
+        }
+    }
+
+    #[test]
+    fn last_mixed_batches_are_as_asked_for() {
+        let counts = [7, 4];
+        for (last, sizes) in
+            [(LastBatch::Short, [[3, 3], [3, 2]]), (LastBatch::Pad, [[3, 3], [3, 3]])]
+        {
+            let plan = items_mix(&counts, 3, Order::Shuffled, last);
+            for (rank, batch) in [0, 1].into_iter().flat_map(|rank| [(rank, 0), (rank, 1)]) {
+                let epoch = plan.epoch(0, &[], Share { rank, world_size: 2 }).unwrap();
+                let items = mixed_items(&epoch, batch);
+                assert_eq!(items.len(), sizes[batch][rank]);
+                let padding = items.iter().filter(|(_, item)| item.padding).count();
+                let missing = usize::from(last == LastBatch::Pad && (rank, batch) == (1, 1));
+                assert_eq!(padding, missing);
+            }
+        }
+        let plan = items_mix(&[1, 1], 2, Order::Shuffled, LastBatch::Pad);
+        let epoch = plan.epoch(0, &[], Share { rank: 3, world_size: 4 }).unwrap();
+        let items = mixed_items(&epoch, 0);
+        assert!(items.len() == 2 && items.iter().all(|(_, item)| item.padding));
+        let error = items_mix(&[1, 1], 3, Order::Shuffled, LastBatch::Drop)
+            .epoch(0, &[], Share::ALL)
+            .unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::Conflict);
+        let before = [Segment { batch_size: 2, world_size: 1, batches: 99 }];
+        let error = plan.epoch(0, &before, Share::ALL).unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::State);
+    }
+
+    /// 1,000 interruptions: with the same sizes, the same batches come; with others, no item is lost or comes twice.
+    #[test]
+    fn interrupted_mixed_epochs_go_on_with_the_next_item() {
+        let mut random = Random::keyed(Stream::PlanTurns, [1, 2, 3]);
+        let mut below = |end: usize| random.below(end as u64) as usize;
+        for round in 0..1000 {
+            let counts: Vec<usize> = (0..below(4) + 1).map(|_| below(60) + 1).collect();
+            let sizes = [[below(5) + 1, below(8) + 1], [below(5) + 1, below(8) + 1]];
+            let plan =
+                |sizes: [usize; 2]| items_mix(&counts, sizes[0], Order::Shuffled, LastBatch::Short);
+            let epoch = |sizes: [usize; 2], before: &[Segment], rank| {
+                let share = Share { rank, world_size: sizes[1] };
+                plan(sizes).epoch(round, before, share).unwrap()
+            };
+            let all = epoch(sizes[0], &[], 0).batches();
+            let batches = below(all + 1);
+            let [batch_size, world_size] = sizes[0];
+            let before = [Segment { batch_size, world_size, batches }];
+            let mut visited = Vec::new();
+            for rank in 0..world_size {
+                let (whole, resumed) = (epoch(sizes[0], &[], rank), epoch(sizes[0], &before, rank));
+                assert_eq!(resumed.batches(), all - batches);
+                for n in batches..all {
+                    assert_eq!(mixed_items(&whole, n), mixed_items(&resumed, n - batches));
+                }
+                visited.extend((0..batches).flat_map(|n| mixed_items(&whole, n)));
+            }
+            for rank in 0..sizes[1][1] {
+                let resumed = epoch(sizes[1], &before, rank);
+                visited.extend((0..resumed.batches()).flat_map(|n| mixed_items(&resumed, n)));
+            }
+            visited.retain(|(_, item)| !item.padding);
+            let distinct: HashSet<(usize, usize)> =
+                visited.iter().map(|(plan, item)| (*plan, item.sample)).collect();
+            assert_eq!((visited.len(), distinct.len()), (counts.iter().sum(), visited.len()));
+        }
     }
 
     #[test]

@@ -46,6 +46,7 @@ mod crop_arguments;
 mod crop_size;
 mod crops;
 mod index_set;
+mod interleaved;
 mod joined;
 mod labelled;
 mod order;
@@ -62,6 +63,7 @@ mod windows;
 
 use std::collections::HashMap;
 use std::fmt::Display;
+use std::ops::Range;
 use std::sync::Arc;
 
 use hsipack_augment::SampleKey;
@@ -74,7 +76,7 @@ pub use block_size::{BlockSize, chunks_touched};
 pub use blocks::{Block, ShuffleBlocks};
 pub use crop_size::{CropKind, CropSize, WindowOption};
 pub use crops::{ATTEMPTS, Crop, Labelled};
-pub(crate) use joined::{JoinedEpoch, JoinedPlan, lengths, seed_of};
+pub(crate) use joined::{JoinedEpoch, JoinedPlan, PlanRun, lengths, seed_of};
 pub use labelled::{LabelledPixels, Patches};
 pub use order::Order;
 pub use pad::Pad;
@@ -169,6 +171,9 @@ pub struct PlanOptions {
     /// any run of batches has them in proportion; the largest dataset comes once in an epoch, unless it has a length.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub is_mix: bool,
+    /// If several datasets are a mix: whether each batch has items of all of them, in proportion, instead of items of one.
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub mixes_items: bool,
     /// Random and central windows begin at multiples of this many rows and columns, because they hold whole pixels of a coarser
     /// array. At least 1.
     #[serde(skip, default = "everywhere")]
@@ -202,6 +207,7 @@ impl PlanOptions {
             epoch_length: None,
             blocks: None,
             is_mix: false,
+            mixes_items: false,
             align: everywhere(),
         }
     }
@@ -384,22 +390,36 @@ impl Plan {
         }
         .resume(given, batch_size, share.world_size)?;
         if cut.len() == 0 && cut.dropped() == *length {
-            return Err(Error::conflict(format!(
-                "no batch is left when the last one is dropped: an epoch has {}, but a full batch of all ranks has {}",
-                plural(*length, "item"),
-                share.world_size * batch_size
-            ))
-            .with_remedy(remedy![
-                "choose a smaller ",
-                Opt::BatchSize,
-                ", ",
-                Opt::Last.to("pad"),
-                " or ",
-                Opt::Last.to("short")
-            ]));
+            return Err(all_dropped(*length, share.world_size * batch_size));
         }
         Ok(EpochPlan { plan: self.clone(), epoch, given: given.to_vec(), share, order, cut })
     }
+
+    /// An epoch whose items come in batches of several plans, so that it has no batches of its own.
+    pub(crate) fn unbatched(&self, epoch: u64) -> EpochPlan {
+        let Inner { options, pool, windows, blocks, length, .. } = &*self.0;
+        let keys = [options.seed, epoch];
+        let (blocks, windows) = (blocks.as_ref(), windows.as_ref());
+        let order = Sequence::draw(pool, blocks, windows, options.order, keys, *length);
+        let (share, cut) = (Share::ALL, Cut::none());
+        EpochPlan { plan: self.clone(), epoch, given: Vec::new(), share, order, cut }
+    }
+}
+
+/// The error that [`LastBatch::Drop`] drops all items of an epoch.
+fn all_dropped(items: usize, global: usize) -> Error {
+    Error::conflict(format!(
+        "no batch is left when the last one is dropped: an epoch has {}, but a full batch of all ranks has {global}",
+        plural(items, "item"),
+    ))
+    .with_remedy(remedy![
+        "choose a smaller ",
+        Opt::BatchSize,
+        ", ",
+        Opt::Last.to("pad"),
+        " or ",
+        Opt::Last.to("short")
+    ])
 }
 
 /// One rank's remaining batches of an epoch.
@@ -465,6 +485,24 @@ impl EpochPlan {
         for (place, padding) in self.cut.part(n, self.shape_number(n), self.share, last) {
             let labelled = labelled.as_mut().map(|labelled| &mut **labelled as _);
             items.push(self.item(place, padding, labelled)?);
+        }
+        Ok(())
+    }
+
+    /// Adds the items at some places of the whole epoch to `items`. `labelled` is as for [`batch`](Self::batch).
+    ///
+    /// # Errors
+    /// As [`batch`](Self::batch).
+    pub(crate) fn push_items(
+        &self,
+        places: Range<u32>,
+        padding: bool,
+        mut labelled: Option<&mut dyn Labelled>,
+        items: &mut Vec<Item>,
+    ) -> Result<()> {
+        for position in places {
+            let labelled = labelled.as_mut().map(|labelled| &mut **labelled as _);
+            items.push(self.item(position, padding, labelled)?);
         }
         Ok(())
     }
@@ -592,6 +630,7 @@ fn digest(samples: &[PlanSample], options: &PlanOptions, pool: &Pool, length: us
         .chain(weights)
         // Other plans have the digests that they had before there were mixes.
         .chain(options.is_mix.then_some(1))
+        .chain(options.mixes_items.then_some(3))
         .chain((options.align > 1).then_some(u64::from(options.align) << 1));
     format!("{:016x}", random::fold(parts))
 }

@@ -21,6 +21,19 @@ pub struct Segment {
     pub batches: usize,
 }
 
+impl Segment {
+    /// The error that the epoch had fewer batches `left`.
+    pub(super) fn is_too_long(&self, remaining: usize) -> Error {
+        Error::state(format!(
+            "the training state belongs to another epoch: {} of {} x {} items were read, but the epoch had only {remaining} left",
+            plural(self.batches, "batch"),
+            self.world_size,
+            self.batch_size,
+        ))
+        .with_remedy("resume with the dataset and options of the saved state")
+    }
+}
+
 /// How far training has come in a dataset. It is the same on every rank.
 ///
 /// [`EpochPlan::state`](super::EpochPlan::state) returns a state. [`State::check`] says whether a plan can go

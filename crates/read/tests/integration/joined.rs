@@ -2,8 +2,8 @@
 
 use hsipack_read::plan::{Crop, Item, Order, Share, State};
 use hsipack_read::{
-    CacheKind, Dataset, ErrorKind, Loader, LoaderOptions, Member, PreparedLoader, Result,
-    ShuffleWindow,
+    CacheKind, CommonBands, Dataset, Device, DeviceOptions, ErrorKind, Host, Loader, LoaderOptions,
+    Member, PreparedDeviceLoader, PreparedLoader, Result, ShuffleWindow, Values, ndarray,
 };
 use serde_json::json;
 
@@ -210,6 +210,57 @@ fn datasets_of_a_mix_may_have_other_bands() {
     assert!(epoch(&mut resumed) == rest);
     let error = prepared(&datasets[..3], &images::options(2)).unwrap().resumed(&state).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::State);
+}
+
+#[test]
+fn batches_of_items_of_several_datasets_are_copied_to_a_device() {
+    let (folder, mut datasets) = datasets();
+    let spec = StackSpec::new(20, 20, 6, 12).masks(&["a"]);
+    let other = write_dataset(&folder.path().join("other"), &[spec], |_| json!({}));
+    datasets.push(Dataset::open(&other.path).unwrap());
+    let mut options = images::options(5);
+    options.plan.crop = Crop::Random { rows: 9, columns: 8, per_sample: 3, min_labelled: 0.5 };
+    (options.plan.is_mix, options.plan.mixes_items) = (true, true);
+    let prepared = |options: &LoaderOptions| prepared(&datasets, options);
+    let error = prepared(&options).unwrap_err();
+    assert!(error.to_string().contains("datasets of 7 and 6 bands"), "{error}");
+    options.common_bands = Some(CommonBands::default());
+    let device = DeviceOptions { emulated_bus: Some(1e9), ..DeviceOptions::new(Device::Cpu) };
+    for cache in [CacheKind::None, CacheKind::Decoded, CacheKind::Compressed] {
+        let cache_bytes = if cache == CacheKind::None { 0 } else { 100_000 };
+        let options = LoaderOptions { cache, cache_bytes, ..options.clone() };
+        let mut plain = prepared(&options).unwrap().start().unwrap();
+        let loader = PreparedDeviceLoader::of(prepared(&options).unwrap(), device.clone());
+        let mut loader = loader.unwrap().start(Host::default()).unwrap();
+        let mut sources = std::collections::HashSet::new();
+        for number in 0..2 * plain.batches_per_epoch().unwrap() {
+            if number == 7 {
+                let state = State::from_json(&loader.state().to_json()).unwrap();
+                let resumed = PreparedDeviceLoader::of(prepared(&options).unwrap(), device.clone());
+                loader = resumed.unwrap().resumed(&state).unwrap().start(Host::default()).unwrap();
+            }
+            let (Some(want), Some(batch)) = (plain.next_batch(), loader.next_batch()) else {
+                assert!(plain.state() == loader.state());
+                continue;
+            };
+            let (want, batch) = (want.unwrap(), batch.unwrap());
+            assert_eq!(want.items(), batch.items());
+            assert!(want.names().eq(batch.names()));
+            let image = want.image_f16().unwrap();
+            let bits = |value: &half::f16| value.to_bits();
+            let copied = batch.image.permuted(&[0, 2, 3, 1]);
+            let copied = copied.values::<half::f16>().unwrap();
+            assert!(image.iter().map(bits).eq(copied.iter().map(bits)));
+            for (position, item) in want.items().iter().enumerate() {
+                let dataset = want.dataset_of(position);
+                sources.insert(dataset);
+                let sample = image.index_axis(ndarray::Axis(0), position);
+                let missing = sample.index_axis(ndarray::Axis(2), 6);
+                assert_eq!(missing.iter().all(|value| value.is_nan()), dataset == 3, "{item:?}");
+            }
+        }
+        assert_eq!(sources.len(), 4);
+    }
 }
 
 #[test]

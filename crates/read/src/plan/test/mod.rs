@@ -664,7 +664,7 @@ proptest! {
             let together = together.filter(|_| order == Order::Shuffled);
             let blocks = together.map(|together| blocks(&samples, &crop, together));
             let options =
-                PlanOptions { seed, order, crop, last, epoch_length: length, blocks, batch_size, is_mix: false, align: 1 };
+                PlanOptions { seed, order, crop, last, epoch_length: length, blocks, batch_size, is_mix: false, mixes_items: false, align: 1 };
             plan(samples, options)
         };
         let expected = all_items(&plan(1));
