@@ -30,6 +30,8 @@ pub const CONTINUES: &str = "continues";
 /// The key that says what an array is to the samples, if it is neither the image nor a mask.
 const ROLE: &str = "role";
 const RATIO: &str = "ratio";
+/// CF's attribute for the unit of physical values.
+pub const UNITS: &str = "units";
 /// CF's attribute for the integer that marks missing values.
 pub const FILL_VALUE: &str = "_FillValue";
 /// The key of per-band statistics.
@@ -203,7 +205,7 @@ pub struct CompanionMeaning {
 impl CompanionMeaning {
     /// Writes this meaning to the attributes of a companion.
     pub fn write(&self, attributes: &mut Map<String, Value>) {
-        attributes.extend(self.unit.as_ref().map(|unit| ("units".to_owned(), json!(unit))));
+        attributes.extend(self.unit.as_ref().map(|unit| (UNITS.to_owned(), json!(unit))));
         let mut ours = Map::from_iter([(ROLE.to_owned(), json!(self.role.name()))]);
         if !self.ratio.is_same() {
             ours.insert(RATIO.to_owned(), json!(self.ratio));
@@ -245,10 +247,15 @@ impl ArrayMeta {
             role,
             ratio: self.ratio().ok()?,
             band_names: self.list(role.names_key(), text),
-            unit: self.attributes.get("units").and_then(text),
+            unit: self.unit(),
             wavelength: per_band(WAVELENGTH),
             fwhm: per_band(FWHM),
         })
+    }
+
+    /// The unit of physical values (CF's `units`), if it is known and all of them have it.
+    pub fn unit(&self) -> Option<String> {
+        self.attributes.get(UNITS).and_then(text)
     }
 
     /// hsipack's own attributes.

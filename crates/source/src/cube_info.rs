@@ -123,7 +123,7 @@ pub struct CubeInfo {
     pub radiometry: Option<Radiometry>,
     /// Bands, counted from 0, that have no data according to the product. The numbers stored for them mean nothing.
     pub empty_bands: Vec<usize>,
-    /// The unit of physical values as the product's maker writes it, such as `W/(m2 sr nm)`.
+    /// The unit of physical values as the file or the product's maker states it, such as `W/(m2 sr nm)`.
     pub unit: Option<String>,
     /// With what and when it was measured, if it is a product of a sensor.
     pub acquisition: Option<Acquisition>,
@@ -211,6 +211,7 @@ impl CubeInfo {
             (fill(&mut self.class_names, other.class_names), "class names"),
             (fill(&mut self.ignore_value, other.ignore_value), "ignore value"),
             (is_scaled, "scaling"),
+            (fill(&mut self.unit, other.unit), "unit"),
             (fill(&mut self.exposure, other.exposure), "integration time"),
             (fill(&mut self.geo, other.geo), "georeferencing"),
         ];
@@ -226,6 +227,7 @@ impl CubeInfo {
             || self.ignore_value != other.ignore_value
             || self.scaling != other.scaling
             || self.band_scaling != other.band_scaling
+            || self.unit != other.unit
             || self.geo != other.geo
     }
 

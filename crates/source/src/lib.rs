@@ -93,6 +93,7 @@ mod spectrum_text;
 mod text;
 pub mod tiff;
 pub mod tivita;
+mod value_unit;
 mod variables;
 mod wavelengths;
 mod xml;

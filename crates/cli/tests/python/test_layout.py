@@ -339,6 +339,48 @@ def test_what_cannot_be_appended(
     assert reason in message
 
 
+@pytest.mark.parametrize(
+    ("packed", "options", "reason"),
+    [
+        ([], ["--chunk", "4x4"], "with --chunk 12x9, but --chunk 4x4"),
+        ([], ["--band-group", 4], "with --band-group 11, but --band-group 4"),
+        ([], ["--codec", "zstd"], "with --codec lz4hc, but --codec zstd"),
+        ([], ["--level", 9], "with --level 4, but --level 9"),
+        ([], ["--filter", "bit"], "with --filter byte, but --filter bit"),
+        ([], ["--scale", 2], "with --scale 1, but --scale 2"),
+        (["--chunk", "5x4"], ["--chunk", 12], "with --chunk 5x4, but --chunk 12x9"),
+        (["--band-group", 4], ["--band-group", 5], "with --band-group 4, but --band-group 5"),
+        (["--codec", "zstd"], ["--codec", "lz4"], "with --codec zstd, but --codec lz4"),
+    ],
+)
+def test_appending_with_another_layout_is_refused(
+    packed: list[object], options: list[object], reason: str, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    for number, folder in enumerate("ab"):
+        write_cubes(tmp_path / folder, 1, first=number)
+    write_cubes(tmp_path / "other", 1, (6, 5, 11), first=2)
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(tmp_path / "a", *packed, out=out)
+    message = hsipack.refuse(tmp_path / "b", "--append", *options, out=out, names=None)
+    assert f"the dataset's cubes of 12x9x11 are packed {reason} is given" in message
+    # Cubes of another shape have a layout of their own.
+    hsipack.convert(tmp_path / "other", "--append", *options, out=out)
+    # The same options, or none, are not refused.
+    hsipack.convert(tmp_path / "b", "--append", *packed, out=out)
+    more = write_cubes(tmp_path / "more", 1, first=3)[0]
+    hsipack.convert(tmp_path / "more", "--append", out=out)
+    assert_same_bits(read_everywhere(out, "12x9x11")[2], expected(more))
+
+
+def test_automatic_groups_name_those_of_the_dataset(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "a", 1, (12, 9, 70))
+    write_cubes(tmp_path / "b", 1, (12, 9, 70), first=1)
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(tmp_path / "a", "--band-group", 7, out=out)
+    report = hsipack.convert(tmp_path / "b", "--append", "--band-group", "auto", out=out)
+    assert any("chunks of 12x9x70 hold 7 bands" in note for note in report["notes"])
+
+
 def test_appending_a_name_twice_is_refused(hsipack: Hsipack, tmp_path: Path) -> None:
     write_cubes(tmp_path / "a", 2)
     out = tmp_path / "out.hsipack"

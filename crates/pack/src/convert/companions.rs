@@ -53,8 +53,8 @@ impl PlannedCompanion {
         self.grid.shape().values() * self.dtype.size()
     }
 
-    /// Refuses another companion of the same name that has another role, type, number of bands or resolution, or bands that
-    /// differ by more than `tolerance` nm.
+    /// Refuses another companion of the same name that has another role, type, number of bands, resolution or unit, or bands
+    /// that differ by more than `tolerance` nm.
     ///
     /// # Errors
     /// If they differ.
@@ -101,6 +101,11 @@ impl PlannedCompanion {
         if own_ratio != ratio {
             let words = |ratio: Ratio| format!("{ratio} times the rows and columns");
             return Some([format!("has {} of its cube", words(own_ratio)), words(ratio)]);
+        }
+        if let (Some(ours), Some(theirs)) = (&self.meaning.unit, &meaning.unit)
+            && ours != theirs
+        {
+            return Some([format!("is in {ours}"), format!("in {theirs}")]);
         }
         let (ours, theirs) = (self.meaning.wavelength.as_ref()?, meaning.wavelength.as_ref()?);
         let band = ours.iter().zip(theirs).position(|(a, b)| (a - b).abs() > tolerance)?;

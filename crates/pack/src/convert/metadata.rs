@@ -4,7 +4,8 @@
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::geo::cf;
 use hsipack_format::metadata::{
-    BandNotes, FILL_VALUE, FWHM, IMAGE, MaskMeaning, Role, Root, SAMPLES, SPLIT_STATS, WAVELENGTH,
+    BandNotes, FILL_VALUE, FWHM, IMAGE, MaskMeaning, Role, Root, SAMPLES, SPLIT_STATS, UNITS,
+    WAVELENGTH,
 };
 use hsipack_format::samples::index::SAMPLES_INDEX;
 use hsipack_format::samples::{Sample, Samples, Written};
@@ -254,6 +255,9 @@ fn image_meta(
     if let Some(missing) = stack.missing {
         attributes.insert(FILL_VALUE.into(), json!(missing));
     }
+    if let Some(unit) = &stack.unit {
+        attributes.insert(UNITS.into(), json!(unit));
+    }
     attributes.insert(OWN.into(), Value::Object(own));
     ArrayMeta {
         shape: array_shape(&stack.grid, len).to_vec(),
@@ -352,7 +356,7 @@ fn flag_meanings(names: &[String]) -> String {
 
 fn coordinate_meta(len: usize, long_name: &str) -> ArrayMeta {
     let attributes = Map::from_iter([
-        ("units".to_owned(), json!("nm")),
+        (UNITS.to_owned(), json!("nm")),
         ("long_name".to_owned(), json!(long_name)),
     ]);
     ArrayMeta {

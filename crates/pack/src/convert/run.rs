@@ -18,7 +18,7 @@ use super::companions::PlannedCompanion;
 use super::conflicts::{nothing_to_append_to, output_exists};
 use super::engine::{self, Outcome, SampleRecord};
 use super::metadata::{self, Metadata};
-use super::options::{ConvertOptions, Mode, Normalize};
+use super::options::{ConvertOptions, Mode};
 use super::plan::{self, Plan, PlannedSample, PlannedStack};
 use super::request;
 use super::shared_geo;
@@ -436,10 +436,6 @@ fn new_samples<'a>(
         let scaling = info.scaling;
         let values = &options.values;
         let applied = !scaling.is_none() && !values.raw_values;
-        let is_physical = !values.raw_values
-            && values.white.is_none()
-            && values.dark.is_none()
-            && values.normalize == Normalize::None;
         Sample {
             id: first + place,
             name: sample.name.clone(),
@@ -462,7 +458,7 @@ fn new_samples<'a>(
                 },
                 scaling: applied.then_some([scaling.multiply, scaling.divide, scaling.add]),
                 ignore_value: values.nodata.or(info.ignore_value),
-                unit: info.unit.clone().filter(|_| is_physical),
+                unit: info.unit.clone().filter(|_| values.are_physical()),
                 axes: sample.input.axes.clone(),
                 // The name is that of the sample.
                 fields: (sample.input.fields.iter())

@@ -41,7 +41,7 @@ pub struct CubeReport {
     pub band_scaling: Option<Vec<ScalingReport>>,
     /// Numbers, counted from 0, of bands that have no data according to the product.
     pub empty_bands: Vec<usize>,
-    /// The unit of physical values, if the product defines it.
+    /// The unit of physical values, if the file or its product states it.
     pub unit: Option<String>,
     /// Names of classes, for classification maps.
     pub class_names: Option<Vec<String>>,

@@ -163,6 +163,9 @@ fn planned(
         scale: image.scale_factor(),
         offset: image.add_offset(),
         missing: image.meta().missing(),
+        unit: image.meta().unit().filter(|unit| {
+            own.iter().all(|(_, stack)| stack.image.meta().unit().as_ref() == Some(unit))
+        }),
         wavelength,
         fwhm,
         good_bands: band_notes.good_bands,

@@ -133,6 +133,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header> {
             time,
             unit: String::new(),
         }),
+        unit: None,
         geo: geo(&fields, shape),
         notes,
     })

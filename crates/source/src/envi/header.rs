@@ -26,6 +26,7 @@ use crate::flat::FlatSource;
 use crate::meaning::{missing, scaling};
 use crate::spectrum_text::number_list;
 use crate::text::decode;
+use crate::value_unit::{unit_in_title, value_unit};
 use crate::{AxisOrder, CubeInfo, Exposure, Scaling};
 
 /// How the bands of a cube lie in its file.
@@ -105,6 +106,8 @@ pub struct Header {
     pub scaling: Vec<Scaling>,
     /// `tint`, `integration time`, `exposure time` or `exposure`.
     pub exposure: Option<Exposure>,
+    /// `data units`, `units`, or the end of the second title in `z plot titles`.
+    pub unit: Option<String>,
     /// `map info` and `coordinate system string`.
     pub geo: Option<Geo>,
     /// Notes about what was dropped or guessed.
@@ -127,6 +130,7 @@ impl Header {
             band_names: self.band_names,
             ignore_value: self.ignore_value,
             exposure: self.exposure,
+            unit: self.unit,
             class_names: self.class_names,
             class_colors: self.class_colors,
             geo: self.geo,
@@ -195,6 +199,7 @@ pub fn parse(bytes: &[u8]) -> Result<Header> {
     }
     let band_names = names(&fields, "band names", "bands", shape.bands, &mut notes);
     let (wavelength, fwhm) = spectral_axis(&fields, shape.bands, band_names.as_deref(), &mut notes);
+    let unit = unit(&fields, wavelength.is_some());
     note_unused_calibration(&fields, &mut notes);
     Ok(Header {
         format: "ENVI",
@@ -216,6 +221,7 @@ pub fn parse(bytes: &[u8]) -> Result<Header> {
         ignore_value: ignore_value(&fields, dtype, &mut notes),
         scaling: scaling_of(&fields, shape.bands, &mut notes),
         exposure: exposure(&fields),
+        unit,
         geo: map_info::geo(&fields, &mut notes),
         notes,
     })
@@ -470,6 +476,17 @@ fn exposure(fields: &Fields) -> Option<Exposure> {
         .or(both)
 }
 
+/// The unit of the values.
+fn unit(fields: &Fields, has_wavelengths: bool) -> Option<String> {
+    let named = ["data units", "data unit", "units", "unit"]
+        .into_iter()
+        .find_map(|key| value_unit(fields.word(key)?, has_wavelengths));
+    named.or_else(|| {
+        let (_, of_values) = fields.get("z plot titles")?.split_once(',')?;
+        value_unit(unit_in_title(of_values)?, has_wavelengths)
+    })
+}
+
 /// Adds notes about the step from radiance to reflectance, which is not used: ENVI's own tools apply it only on request.
 fn note_unused_calibration(fields: &Fields, notes: &mut Vec<String>) {
     for key in ["data reflectance gain values", "data reflectance offset values"] {
@@ -497,6 +514,24 @@ mod tests {
         let error = parse(text.as_bytes()).unwrap_err();
         assert!(error.remedy().is_some(), "{error}");
         error
+    }
+
+    #[test]
+    fn the_unit_of_values_comes_from_its_key_or_the_title_of_their_axis() {
+        for (more, unit) in [
+            ("data units = ppm m", Some("ppm m")),
+            ("Units = {K} ; kelvin", Some("K")),
+            (
+                "z plot titles = {Wavelength (nm), Radiance (uW/(cm2 nm sr))}",
+                Some("uW/(cm2 nm sr)"),
+            ),
+            ("data units = K\nz plot titles = {Band, Heat [C]}", Some("K")),
+            ("z plot titles = {Wavelength, Reflectance}", None),
+            ("wavelength = {0.5, 0.6}\nunits = um", None),
+            ("units = um", Some("um")),
+        ] {
+            assert_eq!(with(more).unit.as_deref(), unit, "{more}");
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub(crate) use self::axes::{Placed, place_alone};
 use crate::axis_order::AxisOrder;
 use crate::container::{ArrayEntry, Container, recoded};
 use crate::open_options::OpenOptions;
+use crate::value_unit::value_unit;
 use crate::{CubeInfo, Scaling, Source};
 
 /// An array that is read as a cube, or as a mask.
@@ -100,6 +101,12 @@ impl Subject<'_> {
         };
         if info.scaling.is_none() && predefined.scaling.is_none() && !self.options.mask {
             info.notes.extend(scaling::suggestion(self.container, path));
+        }
+        // A product states its unit itself.
+        if info.unit.is_none() {
+            let name = attributes.find(&["units", "unit"]);
+            let stated = name.and_then(|name| attributes.text(&name));
+            info.unit = stated.and_then(|text| value_unit(&text, info.wavelength.is_some()));
         }
         let meant = missing::meant_type(&*attributes, info.dtype);
         let mut marks = missing::marks(&*attributes, &mut info.notes);

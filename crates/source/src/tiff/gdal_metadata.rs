@@ -10,7 +10,7 @@
 //!
 //! <PAMDataset>
 //!   <PAMRasterBand band="1">
-//!     <NoDataValue>-9999</NoDataValue> <Scale>0.0001</Scale>
+//!     <NoDataValue>-9999</NoDataValue> <Scale>0.0001</Scale> <UnitType>K</UnitType>
 //!     <Metadata><MDI key="wavelength">540.84</MDI></Metadata>
 //!   </PAMRasterBand>
 //! </PAMDataset>
@@ -25,6 +25,7 @@ use crate::container::plain;
 use crate::georeference;
 use crate::meaning::{missing, scaling};
 use crate::spectrum_text::{self, Quantity, number_list};
+use crate::value_unit::value_unit;
 use crate::wavelengths::{Unit, fwhm_to_nm, known_unit, to_nm};
 use crate::xml;
 use crate::{CubeInfo, Scaling};
@@ -101,6 +102,7 @@ impl GdalMetadata {
                 ("Scale", "scale"),
                 ("Offset", "offset"),
                 ("NoDataValue", "nodata"),
+                ("UnitType", "unittype"),
             ] {
                 if let Some(text) = xml::text(band, element) {
                     items.push(Item {
@@ -160,6 +162,9 @@ impl GdalMetadata {
         }
         if let Some(value) = self.ignore_value(bands, &mut info.notes) {
             info.ignore_value = value;
+        }
+        if let Some(unit) = self.value_unit(bands, info.wavelength.is_some()) {
+            info.unit = Some(unit);
         }
         if let Some(geo) = &self.geo {
             info.geo = Some(geo.clone());
@@ -369,6 +374,19 @@ impl GdalMetadata {
         let value = self.items.iter().filter(is).find_map(|item| number(&item.text));
         value.map(|value| (!value.is_nan()).then_some(value))
     }
+
+    /// The unit of the values, if the bands that state one agree.
+    fn value_unit(&self, bands: usize, has_wavelengths: bool) -> Option<String> {
+        let is_of_values = |item: &&Item| match &*item.role {
+            "" => ["unit", "units"].contains(&&*item.name),
+            role => role == "unittype",
+        };
+        let stated = self.items.iter().filter(|item| item.sample.is_none_or(|band| band < bands));
+        let mut units =
+            stated.filter(is_of_values).filter_map(|item| value_unit(&item.text, has_wavelengths));
+        let first = units.next()?;
+        units.all(|unit| unit == first).then_some(first)
+    }
 }
 
 /// Adds the items in the `Metadata` elements of a side file, which are about one band or the whole file.
@@ -491,7 +509,7 @@ mod tests {
               <Metadata domain="IMAGE_STRUCTURE"><MDI key="INTERLEAVE">BAND</MDI></Metadata>
               <PAMRasterBand band="1">
                 <Description>450 nm</Description><NoDataValue le_hex_equiv="00">-9.999E3</NoDataValue>
-                <Offset>-0.25</Offset><Scale>0.5</Scale>
+                <Offset>-0.25</Offset><Scale>0.5</Scale><UnitType>K</UnitType>
                 <Metadata><MDI key="wavelength">0.45</MDI><MDI key="wavelength_units">Micrometers</MDI></Metadata>
               </PAMRasterBand>
               <PAMRasterBand band="2">
@@ -506,6 +524,7 @@ mod tests {
         assert_eq!(info.ignore_value, Some(-9999.0));
         assert_eq!(info.scaling_of(0), Scaling { multiply: 0.5, divide: 1.0, add: -0.25 });
         assert_eq!(info.scaling_of(1), Scaling { divide: 100.0, ..Scaling::NONE });
+        assert_eq!(info.unit.as_deref(), Some("K"));
         let geo = info.geo.unwrap();
         assert_eq!((geo.crs.as_deref(), geo.transform[1]), (Some("EPSG:32632"), 10.0));
         assert!(GdalMetadata::parse_side_file("no XML").is_err());
@@ -546,6 +565,23 @@ mod tests {
             let info = described(&items(&format!(r#"<Item name="{name}">{value}</Item>"#)), 2);
             assert_eq!(info.scaling, Scaling { multiply, divide, add: 0.0 }, "{name}");
         }
+    }
+
+    #[test]
+    fn units_of_values_are_those_on_which_bands_agree() {
+        let unit = |role: &str, text: &str, band: usize| {
+            format!(r#"<Item name="UNITTYPE" sample="{band}" role="{role}">{text}</Item>"#)
+        };
+        let found = |text: &str| described(&items(text), 2).unit;
+        let both =
+            |role: &str, texts: [&str; 2]| unit(role, texts[0], 0) + &unit(role, texts[1], 1);
+        assert_eq!(found(&both("unittype", ["ppm m", "ppm m"])).as_deref(), Some("ppm m"));
+        assert_eq!(found(&unit("unittype", "ppm m", 1)).as_deref(), Some("ppm m"));
+        assert_eq!(found(&both("unittype", ["ppm m", "K"])), None);
+        assert_eq!(found(&both("other", ["K", "K"])), None);
+        assert_eq!(found(r#"<Item name="units">K</Item>"#).as_deref(), Some("K"));
+        let nm = r#"<Item name="wavelength" domain="ENVI">500,600</Item><Item name="units" sample="0">nm</Item>"#;
+        assert_eq!(found(nm), None);
     }
 
     #[test]
@@ -591,7 +627,7 @@ mod tests {
 
         #[test]
         fn never_panics_on_odd_items(
-            name in "(wavelength|fwhm|bbl|wavelength_units|scale_factor|netcdf_dim_bands|scale|offset|band_[0-9]{1,20}|data_ignore_value)",
+            name in "(wavelength|fwhm|bbl|wavelength_units|scale_factor|netcdf_dim_bands|scale|offset|units|band_[0-9]{1,20}|data_ignore_value)",
             sample in "[0-9]{0,20}",
             text in "[-0-9.,{} eEnai]*",
             bands in 0usize..5,

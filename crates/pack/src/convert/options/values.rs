@@ -454,6 +454,14 @@ impl Default for ValueOptions {
 const RECORDED: [(&str, &str); 2] = [("fill", "nodata"), ("nodata", "ignore_value")];
 
 impl ValueOptions {
+    /// Whether packed values, times their scale factor, are the physical values that the files of the cubes define.
+    pub(crate) fn are_physical(&self) -> bool {
+        !self.raw_values
+            && self.white.is_none()
+            && self.dark.is_none()
+            && self.normalize == Normalize::None
+    }
+
     /// The options as a dataset records them.
     pub(crate) fn record(&self) -> Value {
         let Value::Object(options) = serde_json::json!(self) else { unreachable!("a structure") };

@@ -3,19 +3,29 @@
 use std::collections::BTreeMap;
 
 use hsipack_format::metadata::MaskMeaning;
-use hsipack_format::{Error, Opt, Result, remedy};
+use hsipack_format::remedy::Value;
+use hsipack_format::{Codec, Error, Grid, Opt, Result, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
 
 use super::{PlannedMask, PlannedStack, bits};
 use crate::convert::companions::PlannedCompanion;
 use crate::convert::masks::MaskGroup;
-use crate::convert::options::{ConvertOptions, KeepBits, Mode, PackedType, ValueOptions};
+use crate::convert::options::{
+    BandGroup, ConvertOptions, KeepBits, LayoutOptions, Mode, PackedType, Scale, ValueOptions,
+};
 use crate::precision;
 use crate::validate::recipe;
 
 /// A planned stack that continues `stack` of the dataset, with the same grid, scale and bands.
-pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedStack> {
+///
+/// # Errors
+/// If `options` ask for another layout than the stack has, or the layout is not hsipack's.
+pub(super) fn continued(
+    fresh: PlannedStack,
+    stack: &Stack,
+    options: &ConvertOptions,
+) -> Result<PlannedStack> {
     let notes = stack.image.meta().band_notes();
     let codec = |array: &ChunkArray| {
         let codecs = array.meta().codecs;
@@ -52,13 +62,16 @@ pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedSta
             meaning: meaning.ok_or_else(|| Error::bug("a companion without a role"))?,
         })
     });
+    let image_codec = codec(&stack.image)?;
+    check_layout(&fresh, stack, image_codec, options)?;
     Ok(PlannedStack {
         grid: *stack.image.grid(),
-        codec: codec(&stack.image)?,
+        codec: image_codec,
         existing: stack.image.len(),
         scale: stack.image.scale_factor(),
         offset: stack.image.add_offset(),
         missing: stack.image.meta().missing(),
+        unit: stack.image.meta().unit(),
         wavelength: stack.wavelength.clone(),
         fwhm: stack.fwhm.clone(),
         good_bands: notes.good_bands,
@@ -67,6 +80,51 @@ pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedSta
         companions: companions.collect::<Result<_>>()?,
         ..fresh
     })
+}
+
+/// Refuses options that ask for another layout than `stack` has, for the `fresh` stack that they would make. Options with their
+/// default value ask for nothing, and sizes of blocks and shards are only aims.
+fn check_layout(
+    fresh: &PlannedStack,
+    stack: &Stack,
+    codec: Codec,
+    options: &ConvertOptions,
+) -> Result<()> {
+    let (layout, defaults) = (&options.layout, LayoutOptions::default());
+    let [requested, packed] = [&fresh.grid, stack.image.grid()];
+    let tile = |grid: &Grid| Value::from([grid.tile().rows as u64, grid.tile().columns as u64]);
+    let bands = |grid: &Grid| Value::from(grid.band_group() as u64);
+    let has_bands = matches!(layout.band_group, Some(BandGroup::Bands(_)));
+    let has_scale = matches!(options.values.scale, Scale::Factor(_));
+    let level = |level: u8| Value::from(u64::from(level));
+    for (is_given, option, requested, packed) in [
+        (layout.chunk.is_some(), Opt::Chunk, tile(requested), tile(packed)),
+        (has_bands, Opt::BandGroup, bands(requested), bands(packed)),
+        (
+            layout.codec != defaults.codec,
+            Opt::Codec,
+            layout.codec.name().into(),
+            codec.compressor.name().into(),
+        ),
+        (layout.level != defaults.level, Opt::Level, level(layout.level), level(codec.level)),
+        (
+            layout.filter != defaults.filter,
+            Opt::Filter,
+            layout.filter.name().into(),
+            codec.shuffle.name().into(),
+        ),
+        (has_scale, Opt::Scale, fresh.scale.into(), stack.image.scale_factor().into()),
+    ] {
+        if is_given && requested != packed {
+            let (requested, packed) = (option.to(requested), option.to(packed));
+            return Err(Error::conflict(format!(
+                "the dataset's cubes of {} are packed with {packed}, but {requested} is given",
+                fresh.name
+            ))
+            .with_remedy(remedy!["append with ", packed, ", or without this option"]));
+        }
+    }
+    Ok(())
 }
 
 /// Masks of `base` that were added after packing, by their names. New cubes have no files for them.

@@ -205,6 +205,8 @@ pub struct PlannedStack {
     pub offset: f64,
     /// The integer that stands for missing values; `None` for floats, and if no value is missing.
     pub missing: Option<i64>,
+    /// The unit of physical values, if all cubes state it.
+    pub unit: Option<String>,
     /// Band centres in nm.
     pub wavelength: Option<Vec<f64>>,
     /// Full widths at half maximum in nm.

@@ -162,6 +162,9 @@ impl<'a> Planner<'a> {
             return Err(error.at(&input.file));
         }
         // From here on nothing can fail, so the cube is added to the plan.
+        if self.plan.stacks[stack].unit != self.unit(&info) {
+            self.plan.stacks[stack].unit = None;
+        }
         if self.plan.stacks[stack].companions.is_empty() {
             self.plan.stacks[stack].companions = companions;
         }
@@ -348,6 +351,11 @@ impl<'a> Planner<'a> {
         Ok(place)
     }
 
+    /// The unit of the packed values of a cube.
+    fn unit(&self, info: &CubeInfo) -> Option<String> {
+        info.unit.clone().filter(|_| self.options.values.are_physical())
+    }
+
     fn new_stack(
         &mut self,
         shape: CubeShape,
@@ -378,6 +386,7 @@ impl<'a> Planner<'a> {
             },
             offset: 0.0,
             missing: None,
+            unit: self.unit(info),
             wavelength: pick(&info.wavelength, bands),
             fwhm: pick(&info.fwhm, bands),
             good_bands: pick(&info.good_bands, bands),
@@ -385,17 +394,22 @@ impl<'a> Planner<'a> {
             masks: Vec::new(),
             companions: Vec::new(),
         };
-        if let Some(stack) = self.base.and_then(|base| base.stack(&fresh.name)) {
-            return continued(fresh, stack).map_err(|error| error.at(stack.image.folder()));
-        }
-        if self.options.layout.band_group == Some(BandGroup::Auto) {
+        let packed = self.base.and_then(|base| base.stack(&fresh.name));
+        let stack = match packed {
+            Some(packed) => continued(fresh, packed, self.options)
+                .map_err(|error| error.at(packed.image.folder()))?,
+            None => fresh,
+        };
+        let chosen = stack.grid.band_group();
+        let is_choice = packed.is_none() || chosen != group;
+        if self.options.layout.band_group == Some(BandGroup::Auto) && is_choice {
             let auto = Opt::BandGroup.to("auto");
-            self.plan.notes.push(match fresh.grid.band_groups() {
+            self.plan.notes.push(match stack.grid.band_groups() {
                 1 => format!("{auto}: chunks of {shape} hold all bands"),
-                _ => format!("{auto}: chunks of {shape} hold {group} bands"),
+                _ => format!("{auto}: chunks of {shape} hold {chosen} bands"),
             });
         }
-        Ok(fresh)
+        Ok(stack)
     }
 
     /// Refuses the companions of a cube if they do not fit those of its stack, or have other bands, types or resolutions than in

@@ -1,6 +1,7 @@
 //! Properties of whole plans, compared with naive counting.
 
 mod blocks;
+mod mix;
 mod windows;
 
 use std::collections::HashSet;
