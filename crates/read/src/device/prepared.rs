@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use hsipack_augment::{Device, Frame, Pipeline};
-use hsipack_format::{Opt, remedy};
 
 use super::conversion::{Conversion, is_train};
 use super::options::{DeviceOptions, Normalization};
@@ -29,20 +28,6 @@ pub struct PreparedDeviceLoader {
 /// Larger batches take memory that nobody expects.
 const SMALL: usize = 64 << 20;
 
-/// Refuses decoding on the device if images are integers that become floats.
-fn check_decoding(member: &Member) -> Result<()> {
-    let dataset = member.dataset();
-    let mut samples = member.plan().samples().iter();
-    let is_converted =
-        |sample: usize| dataset.stack_of(sample).is_ok_and(|stack| dataset.converts(stack));
-    match samples.any(|sample| is_converted(sample.sample)) {
-        false => Ok(()),
-        true => Err(Error::unsupported("the GPU does not convert integers to floats yet")
-            .at(dataset.path())
-            .with_remedy(remedy!["use ", Opt::Decode.to("host"), ", or read the stored integers"])),
-    }
-}
-
 impl PreparedDeviceLoader {
     /// Checks the options and plans the epochs. The loader will begin with epoch 0.
     ///
@@ -66,9 +51,6 @@ impl PreparedDeviceLoader {
             return Err(Error::conflict(what).with_remedy("give a rate above 0"));
         }
         options.check_cache(loader.options().decode == DecodePlace::Device)?;
-        if loader.options().decode == DecodePlace::Device {
-            loader.members().iter().try_for_each(check_decoding)?;
-        }
         let is_mix = loader.options().plan.is_mix;
         let standardizes = options.normalization == Normalization::Standardize;
         if loader.members().len() > 1 && standardizes && !is_mix {
