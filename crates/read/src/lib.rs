@@ -59,8 +59,8 @@ mod values;
 
 pub use cache::{CacheKind, CacheTimes};
 pub use dataset::{
-    BandStatistics, Boxes, Class, ClassCount, ClassPixels, Cube, Dataset, FloatType, Integers,
-    Labels, NewIds, OpenOptions, Verify, read_array,
+    BandStatistics, Boxes, Class, ClassCount, ClassPixels, Conversion, Cube, Dataset, FloatType,
+    Integers, Labels, NewIds, OpenOptions, Verify, read_array,
 };
 pub use device::decode as device_decode;
 pub use device::{

@@ -10,6 +10,7 @@
 //! | [`shard`] | shard files, open for reading |
 //! | [`rows`] | reading rows of a cube from its chunks |
 //! | [`codec`] | one chunk, compressed and decompressed |
+//! | [`blocks`] | one chunk, decompressed block by block for readers that convert its values |
 //! | [`stores`] | how a loader reads bytes: memory map, pread, O_DIRECT, servers, at a limited rate |
 //! | [`output`] | writing files and objects: they appear complete, or not at all |
 //! | [`remote`] | datasets on servers |
@@ -44,6 +45,7 @@
 #![deny(missing_docs)]
 
 pub mod archive;
+pub mod blocks;
 pub mod bounded_read;
 pub mod codec;
 pub mod dataset;

@@ -288,6 +288,24 @@ impl<'a> ArrayRef<'a> {
         Ok(())
     }
 
+    /// Like [`decode`](Self::decode), with converted values. `integers` is working memory.
+    ///
+    /// # Errors
+    /// As for [`decode`](Self::decode); if there is no memory for the integers.
+    pub(crate) fn convert(
+        &self,
+        number: usize,
+        stored: &[u8],
+        conversion: &Conversion,
+        integers: &mut Vec<u8>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let Some(codec) = &self.chunks.meta().codecs.compression else {
+            return conversion.fill(out, integers, &mut |out| self.decode(number, stored, out));
+        };
+        conversion.decode(codec, self.frame(number, stored)?, integers, out)
+    }
+
     /// The frame of a stored chunk. Compares the checksum if that is due.
     ///
     /// # Errors
@@ -371,7 +389,7 @@ impl<'a> ArrayRef<'a> {
             Integers::Physical(_) => scaling,
             _ => Scaling { missing: scaling.missing, ..Scaling::NONE },
         };
-        Some(Conversion { from: self.stored_dtype(), into, scaling })
+        Some(Conversion::new(self.stored_dtype(), into, scaling))
     }
 
     fn float_type(&self) -> Option<FloatType> {

@@ -6,11 +6,13 @@
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use hsipack_format::DType;
 use hsipack_format::metadata::Scaling;
-use hsipack_store::memory;
+use hsipack_format::{Codec, DType};
+use hsipack_store::blocks::{Block, decode_blocks};
+use hsipack_store::{codec, memory};
 
 use crate::Result;
+use crate::device::decode::Floats;
 
 /// The form in which images are delivered that are stored as integers of 8 or 16 bits. Images of other types are delivered as they
 /// are stored.
@@ -40,7 +42,7 @@ impl Default for Integers {
 }
 
 impl FloatType {
-    pub(super) fn dtype(self) -> DType {
+    pub(crate) fn dtype(self) -> DType {
         match self {
             Self::F16 => DType::F16,
             Self::F32 => DType::F32,
@@ -49,11 +51,11 @@ impl FloatType {
 }
 
 /// Converts the integers of an image.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Conversion {
-    pub(super) from: DType,
-    pub(super) into: FloatType,
-    pub(super) scaling: Scaling,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Conversion {
+    from: DType,
+    into: FloatType,
+    scaling: Scaling,
 }
 
 /// Numbers that are converted together, in vector registers: 3.5 times as fast as in two passes over a tile in the first-level
@@ -61,13 +63,23 @@ pub(crate) struct Conversion {
 const LANES: usize = 32;
 
 impl Conversion {
+    /// Converts integers of type `from` (of 8 or 16 bits).
+    pub fn new(from: DType, into: FloatType, scaling: Scaling) -> Self {
+        Self { from, into, scaling }
+    }
+
+    /// The same on a device.
+    pub(crate) fn floats(&self) -> Option<Floats> {
+        Floats::new(self.from, self.into, self.scaling)
+    }
+
     /// Bytes of the integers of so many bytes of converted values.
     pub(crate) fn stored_bytes(&self, converted: usize) -> usize {
         converted / self.into.dtype().size() * self.from.size()
     }
 
     /// Bytes of the values of so many bytes of integers.
-    pub(crate) fn converted_bytes(&self, stored: usize) -> usize {
+    pub fn converted_bytes(&self, stored: usize) -> usize {
         stored / self.from.size() * self.into.dtype().size()
     }
 
@@ -92,63 +104,141 @@ impl Conversion {
         Ok(())
     }
 
-    /// Converts little-endian integers to as many floats.
-    pub(crate) fn run(&self, stored: &[u8], out: &mut [u8]) {
-        match self.from {
-            DType::U8 => self.of(stored.as_chunks::<1>().0, u8::from_le_bytes, out),
-            DType::I8 => self.of(stored.as_chunks::<1>().0, i8::from_le_bytes, out),
-            DType::U16 => self.of(stored.as_chunks::<2>().0, u16::from_le_bytes, out),
-            _ => self.of(stored.as_chunks::<2>().0, i16::from_le_bytes, out),
+    /// Fills `out` with the values of a chunk without its checksum. They are converted block by block, while a block is in the
+    /// processor's cache, if the codec allows that. `integers` is working memory.
+    ///
+    /// # Errors
+    /// If the chunk is damaged, or there is no memory for the integers.
+    pub fn decode(
+        &self,
+        codec: &Codec,
+        frame: &[u8],
+        integers: &mut Vec<u8>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let (bytes, mut remaining) = (self.stored_bytes(out.len()), &mut *out);
+        let is_done = decode_blocks(frame, bytes, integers, &mut |block| {
+            let converted = self.converted_bytes(block.bytes());
+            let (values, after) = std::mem::take(&mut remaining).split_at_mut(converted);
+            self.block(block, values);
+            remaining = after;
+        })?;
+        match is_done {
+            true => Ok(()),
+            false => self.fill(out, integers, &mut |out| codec::decode(codec, frame, out)),
         }
     }
 
-    fn of<const N: usize, T: Copy + Into<f32> + Into<f64>>(
+    /// Converts little-endian integers to as many floats.
+    pub(crate) fn run(&self, stored: &[u8], out: &mut [u8]) {
+        self.block(Block::Values(stored), out);
+    }
+
+    /// Converts the integers of a block.
+    pub(crate) fn block(&self, stored: Block<'_>, out: &mut [u8]) {
+        match (self.from, stored) {
+            (DType::U8, Block::Values(all)) => self.values(all, u8::from_le_bytes, out),
+            (DType::I8, Block::Values(all)) => self.values(all, i8::from_le_bytes, out),
+            (DType::U16, Block::Values(all)) => self.values(all, u16::from_le_bytes, out),
+            (DType::U16, Block::Planes(all)) => self.planes(all, u16::from_le_bytes, out),
+            (_, Block::Values(all)) => self.values(all, i16::from_le_bytes, out),
+            (_, Block::Planes(all)) => self.planes(all, i16::from_le_bytes, out),
+        }
+    }
+
+    fn values<const N: usize, T: Integer>(
         &self,
-        numbers: &[[u8; N]],
+        bytes: &[u8],
         number: impl Fn([u8; N]) -> T,
+        out: &mut [u8],
+    ) {
+        // An array from a function stays in registers; one that is mapped does not.
+        let numbers = |bytes: &[[u8; N]; LANES]| std::array::from_fn(|at| number(bytes[at]));
+        let (all, last) = bytes.as_chunks().0.as_chunks();
+        self.convert(all.iter().map(&numbers), numbers(&padded(last, [0; N])), out);
+    }
+
+    fn planes<T: Integer>(
+        &self,
+        [first, second]: [&[u8]; 2],
+        number: impl Fn([u8; 2]) -> T,
+        out: &mut [u8],
+    ) {
+        let numbers = |first: &[u8; LANES], second: &[u8; LANES]| {
+            std::array::from_fn(|at| number([first[at], second[at]]))
+        };
+        let [(first, first_end), (second, second_end)] = [first.as_chunks(), second.as_chunks()];
+        let all = first.iter().zip(second).map(|(first, second)| numbers(first, second));
+        self.convert(all, numbers(&padded(first_end, 0), &padded(second_end, 0)), out);
+    }
+
+    /// Converts numbers: `all`, and as many of `last` as `out` has a place for.
+    fn convert<T: Integer>(
+        &self,
+        all: impl Iterator<Item = [T; LANES]>,
+        last: [T; LANES],
         out: &mut [u8],
     ) {
         let Scaling { factor, offset, missing } = self.scaling;
         // Adding -0 changes nothing, as 0 would change -0.
         let offset = if offset == 0.0 { -0.0 } else { offset };
+        let missing = missing.and_then(integer::<T>);
+        let (has_missing, missing) = (missing.is_some(), missing.unwrap_or_default());
+        let is_missing = |number: T| has_missing & (number == missing);
         match self.into {
             FloatType::F16 => {
                 let (factor, offset) = (factor as f32, offset as f32);
-                // NaN equals no number.
-                let missing = missing.map_or(f32::NAN, |missing| missing as f32);
-                let halves = |numbers: &[[u8; N]; LANES]| {
-                    // An array from a function stays in registers; one that is mapped does not.
+                let halves = |numbers: [T; LANES]| -> [f16; LANES] {
                     let singles: [f32; LANES] = std::array::from_fn(|at| {
-                        let value: f32 = number(numbers[at]).into();
-                        let physical = value.mul_add(factor, offset);
-                        if value == missing { f32::NAN } else { physical }
+                        let number: f32 = numbers[at].into();
+                        number.mul_add(factor, offset)
                     });
                     let mut halves = [f16::ZERO; LANES];
                     halves.convert_from_f32_slice(&singles);
-                    halves
+                    std::array::from_fn(|at| match is_missing(numbers[at]) {
+                        true => f16::NAN,
+                        false => halves[at],
+                    })
                 };
-                let (all, last) = numbers.as_chunks::<LANES>();
                 let (values, end) = out.as_chunks_mut::<{ 2 * LANES }>();
-                for (numbers, values) in all.iter().zip(values) {
+                for (numbers, values) in all.zip(values) {
                     values.copy_from_slice(bytemuck::cast_slice(&halves(numbers)));
                 }
-                let mut padded = [[0; N]; LANES];
-                padded[..last.len()].copy_from_slice(last);
-                let halves = halves(&padded);
-                end.copy_from_slice(&bytemuck::cast_slice(&halves)[..end.len()]);
+                end.copy_from_slice(&bytemuck::cast_slice(&halves(last))[..end.len()]);
             }
             FloatType::F32 => {
-                let missing = missing.unwrap_or(f64::NAN);
-                let (values, _) = out.as_chunks_mut::<4>();
-                for (value, bytes) in values.iter_mut().zip(numbers) {
-                    let number: f64 = number(*bytes).into();
-                    let physical = number * factor + offset;
-                    let single = if number == missing { f32::NAN } else { physical as f32 };
-                    *value = single.to_le_bytes();
+                let singles = |numbers: [T; LANES]| -> [f32; LANES] {
+                    std::array::from_fn(|at| {
+                        let number: f64 = numbers[at].into();
+                        let physical = (number * factor + offset) as f32;
+                        if is_missing(numbers[at]) { f32::NAN } else { physical }
+                    })
+                };
+                let (values, end) = out.as_chunks_mut::<{ 4 * LANES }>();
+                for (numbers, values) in all.zip(values) {
+                    values.copy_from_slice(bytemuck::cast_slice(&singles(numbers)));
                 }
+                end.copy_from_slice(&bytemuck::cast_slice(&singles(last))[..end.len()]);
             }
         }
     }
+}
+
+/// A type of integers that images are stored as.
+trait Integer: Copy + Default + PartialEq + TryFrom<i32> + Into<f32> + Into<f64> {}
+
+impl<T: Copy + Default + PartialEq + TryFrom<i32> + Into<f32> + Into<f64>> Integer for T {}
+
+/// A number as an integer; `None` if the type does not have it.
+fn integer<T: Integer>(number: f64) -> Option<T> {
+    T::try_from(number as i32).ok().filter(|integer| Into::<f64>::into(*integer) == number)
+}
+
+/// Numbers with zeros behind them.
+fn padded<T: Copy>(numbers: &[T], zero: T) -> [T; LANES] {
+    let mut padded = [zero; LANES];
+    padded[..numbers.len()].copy_from_slice(numbers);
+    padded
 }
 
 #[cfg(test)]
@@ -160,6 +250,20 @@ mod tests {
         let mut out = vec![0; conversion.converted_bytes(stored.len())];
         conversion.run(stored, &mut out);
         assert_eq!(conversion.stored_bytes(out.len()), stored.len());
+        out
+    }
+
+    /// The same from planes, in blocks that do not fill the lanes.
+    fn by_planes(conversion: Conversion, stored: &[u8]) -> Vec<u8> {
+        let mut out = vec![0; conversion.converted_bytes(stored.len())];
+        let mut remaining = &mut out[..];
+        for block in stored.chunks(2 * (3 * LANES + 7)) {
+            let plane =
+                |byte: usize| block.iter().skip(byte).step_by(2).copied().collect::<Vec<u8>>();
+            let (now, after) = remaining.split_at_mut(conversion.converted_bytes(block.len()));
+            conversion.block(Block::Planes([&plane(0), &plane(1)]), now);
+            remaining = after;
+        }
         out
     }
 
@@ -188,6 +292,10 @@ mod tests {
             let conversion = |into| Conversion { from: dtype, into, scaling };
             let halves = converted(conversion(FloatType::F16), &bytes);
             let singles = converted(conversion(FloatType::F32), &bytes);
+            if dtype.size() == 2 {
+                prop_assert_eq!(&by_planes(conversion(FloatType::F16), &bytes), &halves);
+                prop_assert_eq!(&by_planes(conversion(FloatType::F32), &bytes), &singles);
+            }
             for (at, number) in numbers.iter().enumerate() {
                 let half = f16::from_le_bytes(halves.as_chunks::<2>().0[at]);
                 let single = f32::from_le_bytes(singles.as_chunks::<4>().0[at]);

@@ -33,7 +33,7 @@ mod shards;
 pub use access::Cube;
 pub use boxes::Boxes;
 pub use hsipack_format::statistics::BandStatistics;
-pub use integers::{FloatType, Integers};
+pub use integers::{Conversion, FloatType, Integers};
 pub use labels::{ClassCount, Labels};
 pub use load::read_array;
 pub(crate) use new_ids::IdTable;

@@ -9,11 +9,12 @@ mod prefetch;
 
 use std::time::{Duration, Instant};
 
-use hsipack_store::rows::{self, Chunks, Part};
+use hsipack_store::rows::{self, Chunks, Part, Values};
 
 use crate::cache::Cache;
 use crate::dataset::Dataset;
 use crate::dataset::array::{ArrayRef, Stored};
+use crate::dataset::integers::Conversion;
 use crate::plan::Window;
 use crate::shuffle_buffer::{BufferedChunk, ChunkRef, ShuffleBuffer};
 use crate::store::ReadBuffer;
@@ -167,16 +168,30 @@ impl Decoder<'_> {
         };
         // Taken out, because decoding chunks needs the rest of the scratch.
         let mut decoded = std::mem::take(&mut scratch.decoded);
-        let mut integers = std::mem::take(&mut scratch.integers);
+        let has_whole_pixels = part.bands.is_none() && array.grid().band_groups() == 1;
+        let mut integers = Vec::new();
+        if !has_whole_pixels {
+            std::mem::swap(&mut integers, &mut scratch.integers);
+        }
         let mut chunks = CubeChunks { decoder: self, array, index, scratch, held: None };
-        let element = array.stored_dtype().size();
-        let done = match array.conversion() {
-            None => rows::take(array.grid(), element, &part, &mut chunks, &mut decoded, out),
-            Some(conversion) => conversion.fill(out, &mut integers, &mut |stored| {
-                rows::take(array.grid(), element, &part, &mut chunks, &mut decoded, stored)
-            }),
+        let stored = array.stored_dtype().size();
+        let mut take = |values: Values<'_>, out: &mut [u8]| {
+            rows::take(array.grid(), values, &part, &mut chunks, &mut decoded, out)
         };
-        (scratch.decoded, scratch.integers) = (decoded, integers);
+        let done = match array.conversion() {
+            None => take(Values::stored(stored), out),
+            Some(conversion) if has_whole_pixels => {
+                let convert = |from: &[u8], to: &mut [u8]| conversion.run(from, to);
+                take(Values::converted(stored, array.dtype().size(), &convert), out)
+            }
+            Some(conversion) => {
+                conversion.fill(out, &mut integers, &mut |out| take(Values::stored(stored), out))
+            }
+        };
+        scratch.decoded = decoded;
+        if !has_whole_pixels {
+            scratch.integers = integers;
+        }
         done
     }
 
@@ -189,46 +204,54 @@ impl Decoder<'_> {
         out: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let Some(conversion) = array.conversion() else {
-            return self.chunk(array, index, chunk, out, scratch);
-        };
-        let mut integers = std::mem::take(&mut scratch.integers);
-        let done = conversion.fill(out, &mut integers, &mut |stored| {
-            self.chunk(array, index, chunk, stored, scratch)
-        });
-        scratch.integers = integers;
-        done
+        self.chunk(array, index, chunk, array.conversion().as_ref(), out, scratch)
     }
 
-    /// Decodes a whole chunk into `out`, which it fills.
+    /// Decodes a whole chunk into `out`, which it fills with converted values if there is a conversion.
     fn chunk(
         &self,
         array: ArrayRef<'_>,
         index: usize,
         chunk: usize,
+        conversion: Option<&Conversion>,
         out: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<()> {
         let number = array.number(index, chunk);
         scratch.meter.chunks += 1;
+        let put = |decoded: &[u8], out: &mut [u8]| match conversion {
+            Some(conversion) => conversion.run(decoded, out),
+            None => out.copy_from_slice(decoded),
+        };
         if let Some(buffer) = self.shuffle_buffer.and_then(|buffer| buffer.get(array, number)) {
             scratch.meter.cached_chunks += 1;
-            out.copy_from_slice(buffer.bytes());
+            put(buffer.bytes(), out);
             return Ok(());
         }
         if let Some(cache) = self.cache {
             if let Some(decoded) = cache.decoded(array, number) {
                 scratch.meter.cached_chunks += 1;
                 cache.gave(decoded.len());
-                out.copy_from_slice(decoded);
+                put(decoded, out);
                 return Ok(());
             }
             if let Some(stored) = cache.stored(array, number) {
                 scratch.meter.cached_chunks += 1;
-                return decode(array, index, chunk, stored, out);
+                return decode(array, index, chunk, stored, conversion, out, &mut scratch.integers);
             }
         }
-        self.load(array, index, chunk, out, scratch)
+        let keeps_decoded = self.cache.is_some_and(Cache::keeps_decoded);
+        match conversion.filter(|_| keeps_decoded) {
+            None => self.load(array, index, chunk, conversion, out, scratch),
+            Some(conversion) => {
+                let mut integers = std::mem::take(&mut scratch.integers);
+                let done = conversion.fill(out, &mut integers, &mut |integers| {
+                    self.load(array, index, chunk, None, integers, scratch)
+                });
+                scratch.integers = integers;
+                done
+            }
+        }
     }
 
     /// Decodes a chunk and holds it, unless it is held already.
@@ -249,7 +272,7 @@ impl Decoder<'_> {
         }
         let mut bytes = buffer.memory(array.chunks.chunk_bytes())?;
         scratch.meter.chunks += 1;
-        self.load(array, index, place, &mut bytes, scratch)?;
+        self.load(array, index, place, None, &mut bytes, scratch)?;
         buffer.hold(chunk, number, bytes);
         Ok(())
     }
@@ -316,27 +339,38 @@ impl Decoder<'_> {
         })
     }
 
-    /// Decodes a whole chunk from the store into `out`, which it fills.
+    /// Decodes a whole chunk from the store into `out`, which it fills with converted values if there is a conversion.
     fn load(
         &self,
         array: ArrayRef<'_>,
         index: usize,
         chunk: usize,
+        conversion: Option<&Conversion>,
         out: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<()> {
         let number = array.number(index, chunk);
         let located =
             array.locate(index, chunk).map_err(|error| array.in_chunk(index, chunk, error))?;
-        let Some(stored) = located else { return array.chunks.fill(out) };
-        self.with_stored(&stored, scratch, &mut |bytes| {
-            let after = Instant::now();
-            decode(array, index, chunk, bytes, out)?;
-            if let Some(cache) = self.cache {
-                cache.keep(array, number, bytes, out, after.elapsed());
+        // Taken out, because reading needs the rest of the scratch.
+        let mut integers = std::mem::take(&mut scratch.integers);
+        let done = match (located, conversion) {
+            (None, None) => array.chunks.fill(out),
+            (None, Some(conversion)) => {
+                conversion.fill(out, &mut integers, &mut |out| array.chunks.fill(out))
             }
-            Ok(())
-        })
+            (Some(stored), _) => self.with_stored(&stored, scratch, &mut |bytes| {
+                let after = Instant::now();
+                decode(array, index, chunk, bytes, conversion, out, &mut integers)?;
+                if let Some(cache) = self.cache {
+                    // A cache of decoded chunks asked for values that are not converted.
+                    cache.keep(array, number, bytes, out, after.elapsed());
+                }
+                Ok(())
+            }),
+        };
+        scratch.integers = integers;
+        done
     }
 }
 
@@ -352,7 +386,11 @@ struct CubeChunks<'a, 'd> {
 
 impl Chunks for CubeChunks<'_, '_> {
     fn decode(&mut self, chunk: usize, out: &mut [u8]) -> Result<()> {
-        self.decoder.chunk(self.array, self.index, chunk, out, self.scratch)
+        self.decoder.chunk(self.array, self.index, chunk, None, out, self.scratch)
+    }
+
+    fn deliver(&mut self, chunk: usize, out: &mut [u8]) -> Result<()> {
+        self.decoder.delivered_chunk(self.array, self.index, chunk, out, self.scratch)
     }
 
     fn decoded(&mut self, chunk: usize) -> Option<&[u8]> {
@@ -382,16 +420,22 @@ impl Chunks for CubeChunks<'_, '_> {
     }
 }
 
-/// Decodes a chunk. Errors name the sample, the shard and the chunk.
+/// Decodes a chunk, and converts its values if there is a conversion. Errors name the sample, the shard and the chunk.
 fn decode(
     array: ArrayRef<'_>,
     index: usize,
     chunk: usize,
     stored: &[u8],
+    conversion: Option<&Conversion>,
     out: &mut [u8],
+    integers: &mut Vec<u8>,
 ) -> Result<()> {
     let number = array.number(index, chunk);
-    array.decode(number, stored, out).map_err(|error| array.in_chunk(index, chunk, error))
+    let decoded = match conversion {
+        Some(conversion) => array.convert(number, stored, conversion, integers, out),
+        None => array.decode(number, stored, out),
+    };
+    decoded.map_err(|error| array.in_chunk(index, chunk, error))
 }
 
 /// Whether a sample with this error may be skipped instead of ending the epoch: only if the sample's data are damaged,

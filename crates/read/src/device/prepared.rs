@@ -29,20 +29,6 @@ pub struct PreparedDeviceLoader {
 /// Larger batches take memory that nobody expects.
 const SMALL: usize = 64 << 20;
 
-/// Refuses decoding on the device if images are integers that become floats.
-fn check_decoding(member: &Member) -> Result<()> {
-    let dataset = member.dataset();
-    let mut samples = member.plan().samples().iter();
-    let is_converted =
-        |sample: usize| dataset.stack_of(sample).is_ok_and(|stack| dataset.converts(stack));
-    match samples.any(|sample| is_converted(sample.sample)) {
-        false => Ok(()),
-        true => Err(Error::unsupported("the GPU does not convert integers to floats yet")
-            .at(dataset.path())
-            .with_remedy(remedy!["use ", Opt::Decode.to("host"), ", or read the stored integers"])),
-    }
-}
-
 /// Refuses to keep samples on a device for batches that have items of several datasets.
 fn check_mixing(options: &DeviceOptions) -> Result<()> {
     match options.device_cache {
@@ -81,9 +67,6 @@ impl PreparedDeviceLoader {
             return Err(Error::conflict(what).with_remedy("give a rate above 0"));
         }
         options.check_cache(loader.options().decode == DecodePlace::Device)?;
-        if loader.options().decode == DecodePlace::Device {
-            loader.members().iter().try_for_each(check_decoding)?;
-        }
         let is_mix = loader.options().plan.is_mix;
         let standardizes = options.normalization == Normalization::Standardize;
         if loader.members().len() > 1 && standardizes && !is_mix {

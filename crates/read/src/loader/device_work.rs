@@ -18,7 +18,9 @@ use super::reader::Reader;
 use super::stored_batch::{ALIGNMENT, At, Compressed, Content, Entry, Load, MAX_GAP};
 use crate::dataset::array::ArrayRef;
 use crate::decode::fill;
-use crate::device::decode::{CHUNK_BYTES, Chunk, Decode, Gather, GatherWindow, WINDOW_BYTES};
+use crate::device::decode::{
+    CHUNK_BYTES, Chunk, Decode, Floats, Gather, GatherWindow, WINDOW_BYTES,
+};
 use crate::device::resident::{Kept, Region};
 use crate::plan::{Pad, Window};
 
@@ -45,10 +47,11 @@ pub(super) fn prepare(
     work.finish(bytes)
 }
 
-/// Chunks with the same source and place, and the largest of their blocks.
+/// Chunks with the same source, place and conversion, and the largest of their blocks.
 struct Job {
     from: Option<Arc<Region>>,
     into: Option<Arc<Region>>,
+    floats: Option<Floats>,
     chunks: Vec<Chunk>,
     block: u64,
     /// The most blocks that a chunk has.
@@ -86,29 +89,36 @@ impl<'a> Work<'a> {
         (layout.start + at.position * layout.sample_bytes()) as u64
     }
 
-    /// Adds a chunk whose frame has blocks of so many bytes.
+    /// Adds a chunk, whose frame has blocks of so many bytes. If it is stored (and not values), it may have integers.
     fn push(
         &mut self,
         from: Option<&Arc<Region>>,
         into: Option<&Arc<Region>>,
-        chunk: Chunk,
+        mut chunk: Chunk,
         block: u32,
-        is_stored: bool,
+        stored: Option<ArrayRef<'_>>,
     ) {
+        let mut floats = None;
+        if let Some(array) = stored
+            && let Some(conversion) = array.conversion()
+        {
+            chunk = chunk.of_integers(array.stored_dtype().size(), array.dtype().size());
+            floats = conversion.floats();
+        }
         let same = |one: &Option<Arc<Region>>, other: Option<&Arc<Region>>| {
             one.as_ref().map(Arc::as_ptr) == other.map(Arc::as_ptr)
         };
-        let number =
-            self.jobs.iter().position(|job| same(&job.from, from) && same(&job.into, into));
-        let number = number.unwrap_or_else(|| {
+        let is_same =
+            |job: &Job| same(&job.from, from) && same(&job.into, into) && job.floats == floats;
+        let number = self.jobs.iter().position(is_same).unwrap_or_else(|| {
             let (from, into) = (from.cloned(), into.cloned());
-            self.jobs.push(Job { from, into, chunks: Vec::new(), block: 0, slots: 1 });
+            self.jobs.push(Job { from, into, floats, chunks: Vec::new(), block: 0, slots: 1 });
             self.jobs.len() - 1
         });
         let job = &mut self.jobs[number];
         let (block, decoded) = (u64::from(block).max(1), u64::from(chunk.decoded_bytes()));
         job.slots = job.slots.max(decoded.div_ceil(block).min(MAX_SLOTS));
-        if is_stored {
+        if stored.is_some() {
             job.block = job.block.max(block.min(decoded));
         }
         job.chunks.push(chunk);
@@ -136,7 +146,7 @@ impl<'a> Work<'a> {
             };
             let chunk =
                 Chunk::new(array.grid(), element, load.chunk, whole, frame, load.cube.start)?;
-            self.push(None, Some(&load.region), chunk, block, load.is_frame);
+            self.push(None, Some(&load.region), chunk, block, load.is_frame.then_some(array));
         }
         Some(())
     }
@@ -182,7 +192,7 @@ impl<'a> Work<'a> {
                 let frame = start..start + u64::from(len);
                 let block = region.block(cube.first + number);
                 let chunk = Chunk::new(grid, element, number, item, frame, into)?;
-                self.push(Some(region), None, chunk, block, true);
+                self.push(Some(region), None, chunk, block, Some(array));
             }
         }
         Some(())
@@ -200,14 +210,14 @@ impl<'a> Work<'a> {
                     let values = self.plan.arrays[at.array].sample_bytes();
                     let values = u32::try_from(values).ok()?;
                     let chunk = Chunk::of_values(values, frame, self.place_of(at));
-                    self.push(None, None, chunk, block, false);
+                    self.push(None, None, chunk, block, None);
                 }
                 Content::Chunk { at, chunk } => {
                     let (array, into) = (self.array(at)?, self.place_of(at));
                     let item = array.window(self.plan.items[at.position].window);
                     let element = array.dtype().size();
                     let chunk = Chunk::new(array.grid(), element, chunk, item, frame, into)?;
-                    self.push(None, None, chunk, block, true);
+                    self.push(None, None, chunk, block, Some(array));
                 }
             }
         }
@@ -247,7 +257,7 @@ impl<'a> Work<'a> {
         }
         let mut status = statuses;
         let mut decodes = Vec::new();
-        for Job { from, into, chunks, block, slots } in jobs {
+        for Job { from, into, floats, chunks, block, slots } in jobs {
             let (source, target) = (
                 from.as_ref().map_or(total as u64, |region| region.bytes()),
                 into.as_ref().map_or(values as u64, |region| region.bytes()),
@@ -258,6 +268,7 @@ impl<'a> Work<'a> {
             let group = usize::try_from(limit / slots).ok()?.max(1);
             for chunks in chunks.chunks(group) {
                 let decode = Decode::new(chunks, source, target, slots as u32, block).ok()?;
+                let decode = floats.map_or(decode, |floats| decode.converting(floats));
                 for chunk in chunks {
                     tail[at(table)..at(table) + CHUNK_BYTES].copy_from_slice(&chunk.to_bytes());
                     table += CHUNK_BYTES;

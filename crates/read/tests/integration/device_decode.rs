@@ -9,10 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use half::f16;
 use hsipack_format::codec::{TARGET_BLOCK, without_checksum};
+use hsipack_format::metadata::Scaling;
 use hsipack_format::random::{Random, Stream};
 use hsipack_format::{Codec, Compressor, CubeShape, DType, Grid, Shuffle, Tile};
-use hsipack_read::device_decode::{Chunk, Decode, Gather, GatherWindow, Status, supports};
+use hsipack_read::FloatType;
+use hsipack_read::device_decode::{Chunk, Decode, Floats, Gather, GatherWindow, Status, supports};
 use hsipack_read::plan::{Pad, Window};
 use hsipack_store::codec::{decode_frame, encode};
 
@@ -108,6 +111,16 @@ fn run(
 ) -> Vec<Status> {
     let lens = [compressed.len() as u64, batch.len() as u64];
     let what = Decode::new(chunks, lens[0], lens[1], slots, block).unwrap();
+    run_as(what, chunks, compressed, batch, order)
+}
+
+fn run_as(
+    what: Decode,
+    chunks: &[Chunk],
+    compressed: &[u8],
+    batch: &mut [u8],
+    order: u64,
+) -> Vec<Status> {
     let mut scratch = vec![0xa5_u8; what.scratch_bytes() as usize];
     let mut statuses = vec![0_u32; chunks.len()];
     let kernel = kernel();
@@ -312,6 +325,104 @@ fn windows_get_their_part_of_every_chunk() {
         let statuses = run(&chunks, &compressed, &mut batch, 2, block, random.bits());
         assert!(statuses.iter().all(|status| *status == Status::Sound));
         assert!(batch == want, "{grid:?} {windows:?}");
+    }
+}
+
+/// The bytes of a number, and those of the float that it becomes.
+fn converted(number: i64, dtype: DType, into: FloatType, scaling: Scaling) -> (Vec<u8>, Vec<u8>) {
+    let Scaling { factor, offset, missing } = scaling;
+    let is_missing = missing == Some(number as f64);
+    let float = match into {
+        FloatType::F16 if is_missing => f16::NAN.to_le_bytes().to_vec(),
+        FloatType::F16 => {
+            let single = (number as f32).mul_add(factor as f32, offset as f32);
+            f16::from_f32(single).to_le_bytes().to_vec()
+        }
+        FloatType::F32 if is_missing => f32::NAN.to_le_bytes().to_vec(),
+        FloatType::F32 => ((number as f64 * factor + offset) as f32).to_le_bytes().to_vec(),
+    };
+    (number.to_le_bytes()[..dtype.size()].to_vec(), float)
+}
+
+#[test]
+fn integers_become_floats_as_on_the_host() {
+    let mut random = Random::keyed(Stream::Order, [54]);
+    let kinds = [DType::U8, DType::I8, DType::U16, DType::I16];
+    for round in 0..96 {
+        let (dtype, into) = (kinds[round % 4], [FloatType::F16, FloatType::F32][round / 4 % 2]);
+        let codec = Codec::new(
+            Compressor::Lz4,
+            // Some frames are plain copies.
+            if round % 5 == 0 { 0 } else { 5 },
+            Shuffle::ALL[round / 8 % 3],
+            dtype,
+        );
+        let codec = Codec { blocksize: if round % 3 == 0 { 1 << 10 } else { 0 }, ..codec };
+        let mut below = |most: u64| 1 + random.below(most) as usize;
+        let shape = CubeShape { rows: below(40), columns: below(40), bands: below(30) };
+        let tile = Tile { rows: below(shape.rows as u64), columns: below(shape.columns as u64) };
+        let group = below(2 * shape.bands as u64);
+        let grid = Grid::new(shape, tile, 1).unwrap().in_band_groups(group).unwrap();
+        // Values from below 2^-14 to beyond float16, of which one is missing.
+        let factor = [1e-4, 1.0, 3e-8, -0.37, 700.0][random.below(5) as usize];
+        let offset = [0.0, -0.1, 12.5][random.below(3) as usize];
+        let missing = (random.below(3) > 0).then_some(5.0);
+        let scaling = Scaling { factor, offset, missing };
+        let (least, greatest) = dtype.integers().unwrap();
+        let span = if random.below(2) == 0 { 20 } else { (greatest - least + 1) as u64 };
+        let cube: Vec<i64> =
+            (0..shape.values()).map(|_| (least + random.below(span) as i64).max(least)).collect();
+        let cube: Vec<i64> =
+            cube.iter().map(|number| if number % 7 == 0 { 5 } else { *number }).collect();
+        let value = |row: usize, column: usize, band: usize| {
+            cube[(row * shape.columns + column) * shape.bands + band]
+        };
+        let [row, column] = [shape.rows, shape.columns].map(|size| random.below(size as u64));
+        let window = Window {
+            row: row as i32,
+            column: column as i32,
+            rows: 1 + random.below(shape.rows as u64 - row) as u32,
+            columns: 1 + random.below(shape.columns as u64 - column) as u32,
+        };
+        let (mut chunks, mut compressed) = (Vec::new(), Vec::new());
+        let element = if into == FloatType::F16 { 2 } else { 4 };
+        for number in 0..grid.chunks_per_sample() {
+            let region = grid.region(number);
+            let mut chunk = vec![0xee_u8; grid.chunk_values() * dtype.size()];
+            for (down, row) in region.rows.clone().enumerate() {
+                for (across, column) in region.columns.clone().enumerate() {
+                    for (offset, band) in region.bands.clone().enumerate() {
+                        let pixel = down * tile.columns + across;
+                        let at = (pixel * grid.band_group() + offset) * dtype.size();
+                        let (bytes, _) = converted(value(row, column, band), dtype, into, scaling);
+                        chunk[at..at + bytes.len()].copy_from_slice(&bytes);
+                    }
+                }
+            }
+            compressed.resize(compressed.len() + random.below(5) as usize, 0);
+            let start = compressed.len() as u64;
+            compressed.extend(frame_of(codec, &chunk));
+            let frame = start..compressed.len() as u64;
+            let chunk = Chunk::new(&grid, element, number, window, frame, 11);
+            chunks.extend(chunk.map(|chunk| chunk.of_integers(dtype.size(), element)));
+        }
+        let mut want = vec![0xcc_u8; 11];
+        for row in window.row_range() {
+            for column in window.column_range() {
+                for band in 0..shape.bands {
+                    want.extend(converted(value(row, column, band), dtype, into, scaling).1);
+                }
+            }
+        }
+        want.extend([0xcc; 9]);
+        let mut batch = vec![0xcc_u8; want.len()];
+        let block = (grid.chunk_values() * dtype.size()) as u64;
+        let lens = [compressed.len() as u64, batch.len() as u64];
+        let what = Decode::new(&chunks, lens[0], lens[1], 3, block).unwrap();
+        let what = what.converting(Floats::new(dtype, into, scaling).unwrap());
+        let statuses = run_as(what, &chunks, &compressed, &mut batch, random.bits());
+        assert!(statuses.iter().all(|status| *status == Status::Sound), "{codec:?}: {statuses:?}");
+        assert!(batch == want, "{dtype} to {into:?}: {scaling:?}, {grid:?} {window:?} {codec:?}");
     }
 }
 

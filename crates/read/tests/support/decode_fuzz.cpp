@@ -93,7 +93,9 @@ int main(int count, char **words) {
     chunk.into = draw(8);
     const u64 batch_bytes = chunk.rows ? chunk.into + (chunk.rows - 1) * chunk.pitch + kept_row : 0;
     u8 *const batch = exactly(batch_bytes);
-    const Decode what = {1, 1 + draw(5), draw(8) ? input.bytes : draw(input.bytes)};
+    Decode what = {1, 1 + draw(5), draw(8) ? input.bytes : draw(input.bytes), {}};
+    // A third of the time, integers that become floats.
+    if (draw(3) == 0) what.floats = {1e-4, draw(2) ? -0.5 : 0, (double)draw(300), 1 + draw(4), 2u + 2 * draw(2)};
     u8 *const scratch = exactly(what.slots * what.scratch);
     u32 status = 0;
     order_state = state;

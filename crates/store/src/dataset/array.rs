@@ -13,7 +13,7 @@ use hsipack_format::{Command, CubeShape, Error, Grid, Ratio, Result, codec, reme
 use crate::codec::decode;
 use crate::folder::Folder;
 use crate::metadata::MetadataFiles;
-use crate::rows::{self, Chunks, Part};
+use crate::rows::{self, Chunks, Part, Values};
 use crate::shard::ShardFile;
 use crate::{bounded_read, memory, remote};
 
@@ -351,12 +351,13 @@ impl ChunkArray {
             self.shard(shard)?.ask_ahead(chunks.map(|chunk| first + chunk));
         }
         let mut chunks = StoredChunks { array: self, index, stored };
+        let values = Values::stored(self.meta.dtype.size());
         let mut remaining = out;
         for down in grid.chunk_rows(&rows) {
             let rows = grid.rows_in(down, &rows);
             let (out, after) = remaining.split_at_mut(rows.len() * self.row_bytes());
             let part = Part { down, rows, columns: columns.clone(), bands: None, needed: None };
-            rows::take(grid, self.meta.dtype.size(), &part, &mut chunks, decoded, out)?;
+            rows::take(grid, values, &part, &mut chunks, decoded, out)?;
             remaining = after;
         }
         Ok(())

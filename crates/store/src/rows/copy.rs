@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use super::Values;
+
 /// Which part of a chunk is copied to which part of the window. Both are (row, column, band)
 /// arrays.
-#[derive(Clone, Debug)]
 pub(super) struct Copy<'a> {
     /// First row and column in the chunk, and the chunk's width.
     pub from_row: usize,
@@ -15,8 +16,7 @@ pub(super) struct Copy<'a> {
     pub to_width: usize,
     pub rows: usize,
     pub columns: usize,
-    /// Size of an element in bytes.
-    pub element: usize,
+    pub values: Values<'a>,
     /// Bands of the chunk, with those beyond the last one of the cube.
     pub bands: usize,
     /// Bands of the cube.
@@ -38,8 +38,8 @@ struct Run {
 impl Copy<'_> {
     /// Copies the part.
     pub(super) fn run(&self, from: &[u8], to: &mut [u8]) {
-        let from_pixel = self.bands * self.element;
-        let to_pixel = self.chosen.map_or(self.of_bands, <[usize]>::len) * self.element;
+        let from_pixel = self.bands * self.values.stored;
+        let to_pixel = self.chosen.map_or(self.of_bands, <[usize]>::len) * self.values.delivered();
         let from_rows = from.chunks_exact(self.from_width * from_pixel).skip(self.from_row);
         let to_rows = to.chunks_exact_mut(self.to_width * to_pixel);
         for (from, to) in from_rows.zip(to_rows).take(self.rows) {
@@ -49,14 +49,14 @@ impl Copy<'_> {
                 _ if self.group.len() < self.of_bands => {
                     self.runs().for_each(|run| self.interleave(run, from, to));
                 }
-                None => to.copy_from_slice(from),
+                None => self.values.put(from, to),
                 Some(bands) => self.gather(bands, from, to),
             }
         }
     }
 
     fn gather(&self, bands: &[usize], from: &[u8], to: &mut [u8]) {
-        match self.element {
+        match self.values.stored {
             1 => gather_as::<u8>(self.bands, bands, from, to),
             2 => gather_as::<[u8; 2]>(self.bands, bands, from, to),
             _ => gather_as::<[u8; 4]>(self.bands, bands, from, to),
@@ -82,11 +82,12 @@ impl Copy<'_> {
 
     /// Copies some bands of a row of pixels.
     fn interleave(&self, run: Run, from: &[u8], to: &mut [u8]) {
-        let from_pixel = self.bands * self.element;
+        let element = self.values.stored;
+        let from_pixel = self.bands * element;
         let to_pixel = to.len() / self.columns;
-        let (from, to) = (&from[run.from * self.element..], &mut to[run.to * self.element..]);
+        let (from, to) = (&from[run.from * element..], &mut to[run.to * element..]);
         let pixels = from.chunks(from_pixel).zip(to.chunks_mut(to_pixel));
-        match run.bands * self.element {
+        match run.bands * element {
             2 => copy_each::<2>(pixels),
             4 => copy_each::<4>(pixels),
             8 => copy_each::<8>(pixels),
@@ -154,7 +155,7 @@ mod tests {
             }
             let mut got = vec![0; want.len()];
             let copy = Copy {
-                from_row, from_column, from_width: width, to_column, to_width, rows, columns, element, bands: group,
+                from_row, from_column, from_width: width, to_column, to_width, rows, columns, values: Values::stored(element), bands: group,
                 of_bands: bands, group: in_chunk, chosen: chosen.as_deref(),
             };
             copy.run(&from, &mut got);

@@ -6,6 +6,7 @@
 
 mod copy;
 
+use std::fmt;
 use std::ops::Range;
 
 use hsipack_format::{Grid, Result};
@@ -21,9 +22,59 @@ pub trait Chunks {
     /// If it cannot be read or is damaged.
     fn decode(&mut self, chunk: usize, out: &mut [u8]) -> Result<()>;
 
+    /// The same with values as they are delivered, if they are converted ([`Values::converted`]).
+    ///
+    /// # Errors
+    /// As for [`decode`](Self::decode).
+    fn deliver(&mut self, chunk: usize, out: &mut [u8]) -> Result<()> {
+        self.decode(chunk, out)
+    }
+
     /// The chunk's decoded values, if they are in memory.
     fn decoded(&mut self, _chunk: usize) -> Option<&[u8]> {
         None
+    }
+}
+
+/// Writes values as they are delivered.
+pub type Convert<'a> = dyn Fn(&[u8], &mut [u8]) + 'a;
+
+/// The values of a cube, on the way from its chunks to the output.
+#[derive(Clone, Copy)]
+pub struct Values<'a> {
+    /// Bytes of a value in a chunk.
+    stored: usize,
+    /// Bytes of a value in the output, and the conversion.
+    converted: Option<(usize, &'a Convert<'a>)>,
+}
+
+impl<'a> Values<'a> {
+    /// Values of so many bytes, which are delivered as they are stored.
+    pub fn stored(bytes: usize) -> Self {
+        Self { stored: bytes, converted: None }
+    }
+
+    /// Values of `stored` bytes that become values of `delivered` bytes. [`take`] needs whole pixels of them: all bands, in one
+    /// chunk.
+    pub fn converted(stored: usize, delivered: usize, convert: &'a Convert<'a>) -> Self {
+        Self { stored, converted: Some((delivered, convert)) }
+    }
+
+    fn delivered(&self) -> usize {
+        self.converted.map_or(self.stored, |(bytes, _)| bytes)
+    }
+
+    fn put(&self, from: &[u8], to: &mut [u8]) {
+        match self.converted {
+            Some((_, convert)) => convert(from, to),
+            None => to.copy_from_slice(from),
+        }
+    }
+}
+
+impl fmt::Debug for Values<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "values of {} bytes, delivered as {}", self.stored, self.delivered())
     }
 }
 
@@ -43,14 +94,14 @@ pub struct Part<'a> {
     pub needed: Option<&'a [usize]>,
 }
 
-/// Reads a part of a cube into `out`, which it fills with the bands that are used: (row, column, band), with `element` bytes per value. `decoded` is
+/// Reads a part of a cube into `out`, which it fills with the bands that are used: (row, column, band). `decoded` is
 /// working memory for one chunk. It is allocated once and is aligned for every type of value.
 ///
 /// # Errors
 /// The errors of `chunks`, and if the system refuses the working memory.
 pub fn take(
     grid: &Grid,
-    element: usize,
+    values: Values<'_>,
     part: &Part<'_>,
     chunks: &mut impl Chunks,
     decoded: &mut Vec<u64>,
@@ -58,15 +109,19 @@ pub fn take(
 ) -> Result<()> {
     let tile = grid.tile();
     let (rows, wanted) = (&part.rows, &part.columns);
+    let has_whole_pixels = grid.band_groups() == 1 && part.bands.is_none();
+    debug_assert!(has_whole_pixels || values.converted.is_none());
     // One whole chunk is wanted, so it can be decoded directly into `out`.
     let straight = wanted.start.is_multiple_of(tile.columns)
         && wanted.len() == tile.columns
         && rows.len() == tile.rows
-        && grid.band_groups() == 1
-        && part.bands.is_none();
+        && has_whole_pixels;
     for chunk in grid.chunks_in(part.down, wanted, part.needed) {
         if straight {
-            chunks.decode(chunk, out)?;
+            match values.converted {
+                Some(_) => chunks.deliver(chunk, out)?,
+                None => chunks.decode(chunk, out)?,
+            }
             continue;
         }
         let region = grid.region(chunk);
@@ -79,7 +134,7 @@ pub fn take(
             to_width: wanted.len(),
             rows: rows.len(),
             columns: columns.len(),
-            element,
+            values,
             bands: grid.band_group(),
             of_bands: grid.shape().bands,
             group: region.bands,
@@ -89,7 +144,7 @@ pub fn take(
             copy.run(decoded, out);
             continue;
         }
-        let bytes = grid.chunk_values() * element;
+        let bytes = grid.chunk_values() * values.stored;
         if decoded.len() < bytes.div_ceil(8) {
             *decoded = memory::zeroed(bytes.div_ceil(8), "a chunk")?;
         }
@@ -167,7 +222,7 @@ mod tests {
                     down, rows: grid.rows_in(down, &rows), columns: columns.clone(), bands: chosen.as_deref(), needed: chosen.as_deref(),
                 };
                 let (out, after) = remaining.split_at_mut(part.rows.len() * columns.len() * list.len());
-                take(&grid, 1, &part, &mut chunks, &mut decoded, out).unwrap();
+                take(&grid, Values::stored(1), &part, &mut chunks, &mut decoded, out).unwrap();
                 remaining = after;
             }
             prop_assert_eq!(got, want);

@@ -50,6 +50,18 @@ pub struct Decode {
     pub chunks: u32,
     pub slots: u32,
     pub scratch: u64,
+    floats: Floats,
+}
+
+/// `Floats` of `decode.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Floats {
+    factor: f64,
+    offset: f64,
+    missing: f64,
+    number: u32,
+    bytes: u32,
 }
 
 /// `Chunk` of `decode.cu`.

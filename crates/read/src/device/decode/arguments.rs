@@ -2,8 +2,12 @@
 
 use std::ops::Range;
 
-use hsipack_format::{Codec, Compressor, Error, Grid, Result};
+use hsipack_format::metadata::Scaling;
+use hsipack_format::{Codec, Compressor, DType, Error, Grid, Result};
 
+use crate::dataset::FloatType;
+#[cfg(test)]
+use crate::dataset::integers::Conversion;
 use crate::plan::Window;
 
 /// Threads per block.
@@ -42,14 +46,26 @@ pub struct Chunk {
     pixel_pitch: u32,
 }
 
+/// How the integers of chunks become floats.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+pub struct Floats {
+    factor: f64,
+    offset: f64,
+    missing: f64,
+    number: u32,
+    bytes: u32,
+}
+
 /// The work of the kernel. Its other arguments are addresses: the chunks, the compressed bytes, the batch, scratch memory of
 /// [`scratch_bytes`](Self::scratch_bytes), and one [`Status`] for each chunk, which must be 0 before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct Decode {
     chunks: u32,
     slots: u32,
     scratch: u64,
+    floats: Floats,
 }
 
 /// The state of a chunk after decoding.
@@ -61,6 +77,25 @@ pub enum Status {
     Damaged,
     /// Its frame has another compressor, other elements, or larger blocks than the kernel was prepared for.
     Unsupported,
+}
+
+impl Floats {
+    /// Integers of type `from`, of which these are the scale factor, the offset, and the number that marks missing values.
+    /// `None` if the kernel does not convert them.
+    pub fn new(from: DType, into: FloatType, scaling: Scaling) -> Option<Self> {
+        let number = match from {
+            DType::U8 => 1,
+            DType::I8 => 2,
+            DType::U16 => 3,
+            DType::I16 => 4,
+            _ => return None,
+        };
+        let Scaling { factor, offset, missing } = scaling;
+        // Adding -0 changes nothing, as 0 would change -0.
+        let offset = if offset == 0.0 { -0.0 } else { offset };
+        let missing = missing.unwrap_or(f64::NAN);
+        Some(Self { factor, offset, missing, number, bytes: into.dtype().size() as u32 })
+    }
 }
 
 impl Chunk {
@@ -104,6 +139,12 @@ impl Chunk {
         })
     }
 
+    /// The same chunk, whose frame has integers of so many bytes, which become floats of `element` bytes.
+    pub fn of_integers(self, bytes: usize, element: usize) -> Self {
+        // A delivered chunk has less than 2 GiB, too.
+        Self { bytes: (self.bytes as usize / element * bytes) as u32, ..self }
+    }
+
     /// Values that are not compressed, in a frame with the header [`copied_frame`]. `into` is their place in the batch.
     pub fn of_values(bytes: u32, frame: Range<u64>, into: u64) -> Self {
         Self {
@@ -123,7 +164,7 @@ impl Chunk {
         }
     }
 
-    /// Bytes of the decoded chunk.
+    /// Bytes of the decoded chunk, before integers become floats.
     pub fn decoded_bytes(&self) -> u32 {
         self.bytes
     }
@@ -236,10 +277,27 @@ impl Decode {
             .filter(|all| (1..1 << 31).contains(all))
         {
             Some(all) => {
-                Ok(Self { chunks: all / slots, slots, scratch: block.next_multiple_of(ALIGNMENT) })
+                let scratch = block.next_multiple_of(ALIGNMENT);
+                Ok(Self { chunks: all / slots, slots, scratch, floats: Floats::default() })
             }
             None => Err(Error::bug(format!("{} chunks with {slots} slots each", chunks.len()))),
         }
+    }
+
+    /// The same work on chunks of integers, which become floats.
+    pub fn converting(self, floats: Floats) -> Self {
+        Self { floats, ..self }
+    }
+
+    /// How integers become floats; `None` if values stay as they are.
+    #[cfg(test)]
+    pub(super) fn floats(&self) -> Option<Conversion> {
+        let Floats { factor, offset, missing, number, bytes } = self.floats;
+        let from = [DType::U8, DType::I8, DType::U16, DType::I16];
+        let from = *from.get((number as usize).checked_sub(1)?)?;
+        let into = if bytes == 2 { FloatType::F16 } else { FloatType::F32 };
+        let missing = Some(missing).filter(|missing| !missing.is_nan());
+        Some(Conversion::new(from, into, Scaling { factor, offset, missing }))
     }
 
     /// Blocks of threads for each chunk.

@@ -26,6 +26,11 @@ pub(crate) unsafe fn decode_by_blosc(
                 statuses.add(number).write_unaligned(1);
                 continue;
             }
+            if let Some(conversion) = decode.floats() {
+                let mut floats = vec![0; conversion.converted_bytes(values.len())];
+                conversion.run(&values, &mut floats);
+                values = floats;
+            }
             for (row, to) in chunk.kept() {
                 let row = &values[row];
                 std::ptr::copy_nonoverlapping(row.as_ptr(), batch.add(to as usize), row.len());

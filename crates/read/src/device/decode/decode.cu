@@ -3,8 +3,8 @@
 // scripts/dev/make_kernels.py compiles this to decode.ptx, which the driver compiles for its GPU. threads.h says how tests run it.
 //
 // A block of threads decodes one block of a frame at a time: each warp decodes one of its streams (LZ4, or stored as it is)
-// into scratch memory; then all threads undo the shuffle filter and write to the batch what is kept of the chunk. Blocks of
-// frames are small enough for the second-level cache.
+// into scratch memory; then all threads undo the shuffle filter, convert integers to floats, and write to the batch what is
+// kept of the chunk. Blocks of frames are small enough for the second-level cache.
 //
 // Frames are not trusted: every position is compared with the end of its memory before it is read or written. What C-Blosc
 // refuses is refused here. Frames that only C-Blosc can decode are reported as such.
@@ -13,6 +13,12 @@
 
 // Elements whose bytes are put together by one thread.
 #define GROUP 8
+
+#ifdef HSIPACK_ON_HOST
+#define UNROLL
+#else
+#define UNROLL _Pragma("unroll")
+#endif
 
 // The state of a chunk afterwards. Rust says the same.
 enum Status { SOUND = 0, DAMAGED = 1, UNSUPPORTED = 2 };
@@ -26,7 +32,7 @@ struct Chunk {
   // Bytes from a row in the batch to the next one.
   u64 pitch;
   u32 frame_bytes;
-  // Bytes of the decoded chunk, and of one of its rows.
+  // Bytes of the decoded chunk, and, converted like everything below, of one of its rows.
   u32 bytes, row_bytes;
   // The kept rows, and the kept bytes of each row.
   u32 first_row, rows, left, width;
@@ -35,12 +41,27 @@ struct Chunk {
   u32 pixel, kept, pixel_pitch;
 };
 
+// Types of integers that become floats. Rust says the same.
+enum Number { AS_STORED = 0, UNSIGNED_8 = 1, SIGNED_8 = 2, UNSIGNED_16 = 3, SIGNED_16 = 4 };
+
+// How the integers of chunks become floats: number * factor + offset, or NaN for a number that marks a missing value.
+struct Floats {
+  double factor, offset;
+  // NaN if no number marks one.
+  double missing;
+  // The type of integers; values stay as they are if it is AS_STORED.
+  u32 number;
+  // Bytes of a float.
+  u32 bytes;
+};
+
 struct Decode {
   u32 chunks;
   // Blocks of threads for each chunk.
   u32 slots;
   // Scratch memory of one block of threads, in bytes: the largest block of a frame that it can decode.
   u64 scratch;
+  Floats floats;
 };
 
 // A frame's header.
@@ -252,10 +273,96 @@ ON_DEVICE void store(const Chunk &chunk, u32 at, const u64 *bytes, u32 count, u8
   }
 }
 
+// The bits of a float16 number, rounded to nearest, or to even between two.
+ON_DEVICE u32 half_bits(float value) {
+  if (value != value) return 0x7e00;
+#ifdef HSIPACK_ON_HOST
+  u32 bits;
+  memcpy(&bits, &value, 4);
+  const u32 sign = bits >> 16 & 0x8000;
+  bits &= 0x7fffffff;
+  if (bits >= 0x47800000) return sign | 0x7c00;
+  if (bits < 0x38800000) {
+    // Below 2^-14, the sum with 0.5 has as many fractional bits as a float16 number.
+    float magnitude;
+    memcpy(&magnitude, &bits, 4);
+    magnitude += 0.5f;
+    memcpy(&bits, &magnitude, 4);
+    return sign | (bits - 0x3f000000);
+  }
+  return sign | (bits + 0xc8000fff + (bits >> 13 & 1)) >> 13;
+#else
+  unsigned short half;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
+  return half;
+#endif
+}
+
+// The bits of the float16 value of an integer: computed in single precision, with one rounding of the sum.
+ON_DEVICE u32 half_of(const Floats &floats, i32 number) {
+  const float factor = (float)floats.factor, offset = (float)floats.offset;
+  if ((float)number == (float)floats.missing) return 0x7e00;
+#ifdef HSIPACK_ON_HOST
+  return half_bits(__builtin_fmaf((float)number, factor, offset));
+#else
+  return half_bits(__fmaf_rn((float)number, factor, offset));
+#endif
+}
+
+// The bits of the float32 value of an integer: computed in double precision.
+ON_DEVICE u32 single_of(const Floats &floats, i32 number) {
+  if ((double)number == floats.missing) return 0x7fc00000;
+#ifdef HSIPACK_ON_HOST
+  // So that the compiler does not join product and sum.
+  const volatile double product = (double)number * floats.factor;
+  const float value = (float)(product + floats.offset);
+  u32 bits;
+  memcpy(&bits, &value, 4);
+  return bits;
+#else
+  return __float_as_uint(__double2float_rn(__dadd_rn(__dmul_rn((double)number, floats.factor), floats.offset)));
+#endif
+}
+
+// Bytes of an integer that becomes a float.
+ON_DEVICE u32 number_bytes(const Floats &floats) { return floats.number <= SIGNED_8 ? 1 : 2; }
+
+// Converts WORDS words of integers of BYTES bytes to floats of FLOAT bytes. Arrays stay in registers if all loops are unrolled.
+template <int WORDS, int BYTES, int FLOAT>
+ON_DEVICE void convert(const Floats &floats, const u64 *stored, u64 *converted) {
+  const bool is_signed = floats.number == SIGNED_8 || floats.number == SIGNED_16;
+  UNROLL for (int word = 0; word < WORDS * FLOAT / BYTES; word++) {
+    u64 bits = 0;
+    UNROLL for (int place = 0; place < 8 / FLOAT; place++) {
+      const int at = (word * 8 / FLOAT + place) * BYTES;
+      const u32 number = (u32)(stored[at / 8] >> 8 * (at % 8)) << (32 - 8 * BYTES);
+      const i32 value = is_signed ? (i32)number >> (32 - 8 * BYTES) : (i32)(number >> (32 - 8 * BYTES));
+      bits |= (u64)(FLOAT == 2 ? half_of(floats, value) : single_of(floats, value)) << 8 * FLOAT * place;
+    }
+    converted[word] = bits;
+  }
+}
+
+// Converts WORDS words of integers to floats, and returns how many bytes `bytes` of them become. Two words have integers of two
+// bytes.
+template <int WORDS>
+ON_DEVICE u32 convert(const Floats &floats, const u64 *stored, u32 bytes, u64 *converted) {
+  const bool is_half = floats.bytes == 2;
+  if (WORDS == 2 || number_bytes(floats) == 2) {
+    if (is_half) convert<WORDS, 2, 2>(floats, stored, converted);
+    if (!is_half) convert<WORDS, 2, 4>(floats, stored, converted);
+  } else {
+    if (is_half) convert<WORDS, 1, 2>(floats, stored, converted);
+    if (!is_half) convert<WORDS, 1, 4>(floats, stored, converted);
+  }
+  return bytes / number_bytes(floats) * floats.bytes;
+}
+
 // Undoes a filter, and writes what is kept. `from` has `bytes` bytes, whose place in the chunk is `first`. SIZE is that of
 // an element, 1 without a filter.
 template <int FILTER, int SIZE>
-ON_DEVICE void unfilter(const Chunk &chunk, const u8 *from, u32 bytes, u32 first, u32 thread, u8 *batch) {
+ON_DEVICE void unfilter(const Floats &floats, const Chunk &chunk, const u8 *from, u32 bytes, u32 first, u32 thread,
+                        u8 *batch) {
   const u32 elements = bytes / SIZE;
   for (u32 element = thread * GROUP; element < elements; element += THREADS * GROUP) {
     const u32 count = elements - element < GROUP ? elements - element : GROUP;
@@ -278,6 +385,16 @@ ON_DEVICE void unfilter(const Chunk &chunk, const u8 *from, u32 bytes, u32 first
       const u64 byte = planes[place % SIZE] >> 8 * (place / SIZE) & 0xff;
       values[place / 8] |= byte << 8 * (place % 8);
     }
+    if constexpr (SIZE <= 2) {
+      if (floats.number != AS_STORED) {
+        // These are whole integers, as `decode_block` has seen.
+        u64 converted[4 * SIZE];
+        const u32 converted_bytes = convert<SIZE>(floats, values, count * SIZE, converted);
+        const u32 at = (first + element * SIZE) / number_bytes(floats) * floats.bytes;
+        store(chunk, at, converted, converted_bytes, batch);
+        continue;
+      }
+    }
     store(chunk, first + element * SIZE, values, count * SIZE, batch);
   }
   // Bytes that do not make an element are not filtered.
@@ -288,18 +405,25 @@ ON_DEVICE void unfilter(const Chunk &chunk, const u8 *from, u32 bytes, u32 first
 }
 
 template <int FILTER>
-ON_DEVICE void unfilter(const Chunk &chunk, const u8 *from, u32 bytes, u32 first, u32 size, u32 thread, u8 *batch) {
-  if (size == 1) unfilter<FILTER, 1>(chunk, from, bytes, first, thread, batch);
-  if (size == 2) unfilter<FILTER, 2>(chunk, from, bytes, first, thread, batch);
-  if (size == 4) unfilter<FILTER, 4>(chunk, from, bytes, first, thread, batch);
+ON_DEVICE void unfilter(const Floats &floats, const Chunk &chunk, const u8 *from, u32 bytes, u32 first, u32 size,
+                        u32 thread, u8 *batch) {
+  if (size == 1) unfilter<FILTER, 1>(floats, chunk, from, bytes, first, thread, batch);
+  if (size == 2) unfilter<FILTER, 2>(floats, chunk, from, bytes, first, thread, batch);
+  if (size == 4) unfilter<FILTER, 4>(floats, chunk, from, bytes, first, thread, batch);
 }
 
 // Decodes one block of a frame with one block of threads. `failed` is shared by these threads.
-ON_DEVICE Status decode_block(const Chunk &chunk, const Frame &frame, u32 block, u8 *scratch, u64 scratch_bytes,
-                              u8 *batch, int *failed) {
+ON_DEVICE Status decode_block(const Floats &floats, const Chunk &chunk, const Frame &frame, u32 block, u8 *scratch,
+                              u64 scratch_bytes, u8 *batch, int *failed) {
   const u32 first = block * frame.block_bytes, left = frame.chunk_bytes - first;
   const u32 bytes = left < frame.block_bytes ? left : frame.block_bytes;
   const u8 *from = frame.start + 16 + (u64)first;
+  if (floats.number != AS_STORED) {
+    // Blocks of whole integers, whose bytes are those that a filter took apart.
+    const u32 size = number_bytes(floats);
+    if (frame.chunk_bytes % size != 0 || frame.block_bytes % size != 0) return UNSUPPORTED;
+    if (!frame.copied && frame.typesize != size) return UNSUPPORTED;
+  }
   Filter filter = NONE;
   if (!frame.copied) {
     const bool splits = !frame.whole && bytes / frame.typesize >= 128 && bytes == frame.block_bytes;
@@ -326,9 +450,9 @@ ON_DEVICE Status decode_block(const Chunk &chunk, const Frame &frame, u32 block,
     }
   }
   EACH_THREAD(thread) {
-    if (filter == BYTES) unfilter<BYTES>(chunk, from, bytes, first, frame.typesize, thread, batch);
-    if (filter == BITS) unfilter<BITS>(chunk, from, bytes, first, frame.typesize, thread, batch);
-    if (filter == NONE) unfilter<NONE>(chunk, from, bytes, first, 1, thread, batch);
+    if (filter == BYTES) unfilter<BYTES>(floats, chunk, from, bytes, first, frame.typesize, thread, batch);
+    if (filter == BITS) unfilter<BITS>(floats, chunk, from, bytes, first, frame.typesize, thread, batch);
+    if (filter == NONE) unfilter<NONE>(floats, chunk, from, bytes, first, 1, thread, batch);
   }
   return SOUND;
 }
@@ -343,7 +467,7 @@ ON_DEVICE void decode_blocks(const Decode &what, u32 number, const Chunk *chunks
   Status status = read_header(chunk, compressed + chunk.frame, &frame);
   u8 *const own = scratch + number * what.scratch;
   for (u32 block = number % what.slots; status == SOUND && block < frame.blocks; block += what.slots) {
-    status = decode_block(chunk, frame, block, own, what.scratch, batch, failed);
+    status = decode_block(what.floats, chunk, frame, block, own, what.scratch, batch, failed);
     // The next block is decoded into the same memory.
     SYNC_BLOCK
   }

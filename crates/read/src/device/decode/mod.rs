@@ -2,8 +2,9 @@
 //!
 //! Chunks are copied to the device as they are stored, and a kernel decodes them there, each to its place in the batch. It
 //! decodes LZ4 frames with elements of 1, 2 or 4 bytes, with either shuffle filter or none; [`supports`] says which codecs
-//! these are. Other frames are left to the CPU: the entropy coding of zstd and zlib, and the search windows of blosclz, have no
-//! form in which a warp could decode them fast enough to be worth a copy.
+//! these are. Integers become floats on the way ([`Floats`]), with the same bits as on the host. Other frames are left to the CPU:
+//! the entropy coding of zstd and zlib, and the search windows of blosclz, have no form in which a warp could decode them fast
+//! enough to be worth a copy.
 //!
 //! Everything that a frame says is checked, so a damaged frame changes nothing but the place of its own chunk, and gives a
 //! [`Status`]. Checksums of chunks are not compared here: who copies the chunks reads their bytes anyway.
@@ -26,7 +27,8 @@ mod blosc;
 mod gather;
 
 pub use arguments::{
-    CHUNK_BYTES, Chunk, Decode, FRAME_HEADER, Status, THREADS, block_bytes, copied_frame, supports,
+    CHUNK_BYTES, Chunk, Decode, FRAME_HEADER, Floats, Status, THREADS, block_bytes, copied_frame,
+    supports,
 };
 #[cfg(test)]
 pub(crate) use blosc::{decode_by_blosc, gather_by_loops};

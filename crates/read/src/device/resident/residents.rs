@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use hsipack_format::codec::MAX_CHUNK;
 use hsipack_store::memory;
 use serde::Serialize;
 
@@ -383,8 +384,8 @@ pub(crate) fn frame<'a>(
 ) -> Option<(Stored<'a>, u32)> {
     let codecs = array.chunks.meta().codecs;
     let codec = codecs.compression.filter(supports)?;
-    // The kernel does not convert integers.
-    if usize::from(codec.typesize) != array.dtype().size() || array.conversion().is_some() {
+    let is_long = array.chunk_bytes() > MAX_CHUNK;
+    if usize::from(codec.typesize) != array.stored_dtype().size() || is_long {
         return None;
     }
     let stored = array.locate(index, chunk).ok()??;

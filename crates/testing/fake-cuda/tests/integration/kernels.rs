@@ -54,7 +54,8 @@ impl Kernel {
         blocks: u32,
     ) -> CUresult {
         // One chunk with two blocks of threads, which need no scratch memory for a stored frame.
-        let mut decode: [u32; 4] = [1, 2, 16, 0];
+        // Values stay as they are.
+        let mut decode: [u32; 12] = [1, 2, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         let table = compressed + TABLE as u64;
         let mut addresses = [table, compressed, batch, scratch, compressed + STATUS as u64];
         let mut arguments: Vec<*mut c_void> = vec![decode.as_mut_ptr().cast()];
