@@ -428,7 +428,7 @@ mod tests {
         let response = new(bands(&nm, None), bands(&[430.0, 640.0, 900.0], None));
         let mut spectrum = vec![0.5f32; 30];
         (spectrum[3], spectrum[10]) = (f32::INFINITY, f32::NAN);
-        let mut resampled = [0.0; 3];
+        let mut resampled = [0.0f32; 3];
         response.apply(&spectrum, &mut resampled);
         assert!(resampled[0].is_nan() && resampled[1] == 0.5 && resampled[2].is_nan());
     }

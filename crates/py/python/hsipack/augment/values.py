@@ -215,9 +215,9 @@ class RandomChannelDropout(Augmentation):
 class RandomBands(Augmentation):
     """Keeps random bands, for networks that take any bands.
 
-    ``bands`` (B, count) of a batch says which bands each image has, numbered as they were read. The
-    extras ``wavelength``, ``fwhm`` and ``band_valid`` are those of these bands; if items have
-    different ones, (B, count).
+    ``bands`` (B, count) of a batch says which bands each image has, numbered as they were read, or
+    as ``Resample`` made them. The extras ``wavelength``, ``fwhm`` and ``band_valid`` are those of
+    these bands; if items have different ones, (B, count).
 
     Args:
         count: number of bands to keep.
@@ -254,7 +254,8 @@ class Resample(Augmentation):
 
     In a loader, the dataset must have wavelengths. In a call, give a dictionary with ``wavelength``
     in nm beside ``image``, and ``fwhm`` and ``band_valid`` where they are known. These keys are
-    afterwards those of the new bands. Place it before ``RandomBands``, and standardise after it.
+    afterwards those of the new bands. Place it before ``RandomBands``, and standardise after it. A
+    loader replaces NaN (``nan=``) before it, so that replaced values count.
 
     Args:
         wavelengths: centres of the new bands in nm.
