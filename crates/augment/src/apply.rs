@@ -492,6 +492,7 @@ impl<'e, E: Engine> Work<'e, E> {
                     .try_for_each(|(mask, before)| engine.restore(&mut mask.held, before, &lost))
             }
             Operation::Select(bands) => engine.select(&mut self.image, &bands),
+            Operation::ResampleBands(response) => engine.resample_bands(&mut self.image, &response),
             Operation::Linear(_, Some((ref name, _))) => {
                 let number = self.mask(name.as_deref());
                 let labels = number.map(|number| &self.masks[number].held);

@@ -5,6 +5,7 @@
 //! stored in the same way, with layers in place of bands. Nothing here waits for a device: values that depend on pixels
 //! are computed on the device, all others on the host.
 
+use hsipack_format::spectral_response::SpectralResponse;
 use hsipack_format::{Result, SpectralNorm};
 
 use crate::array::ElementType;
@@ -222,6 +223,17 @@ pub trait Engine: sealed::Sealed {
     /// # Errors
     /// If there is no memory.
     fn select(&self, held: &mut BatchArray<Self::Array>, bands: &[Vec<usize>]) -> Result<()>;
+
+    /// Resamples spectra to other bands. The new bands that are not valid are NaN, and so are values that need a value that
+    /// is not finite.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    fn resample_bands(
+        &self,
+        held: &mut BatchArray<Self::Array>,
+        response: &SpectralResponse,
+    ) -> Result<()>;
 
     /// Normalises spectra by the rules of [`hsipack_format::spectrum`].
     ///

@@ -1,5 +1,6 @@
 //! The operations on a batch other than moving pixels, for any engine.
 
+use hsipack_format::spectral_response::SpectralResponse;
 use hsipack_format::{Error, Result, SpectralNorm};
 
 use crate::array::ElementType;
@@ -37,6 +38,8 @@ pub enum Operation {
     Ramp(Vec<Option<[f64; 2]>>),
     /// Keeps these bands of each sample, in this order; the same number for all.
     Select(Vec<Vec<usize>>),
+    /// Resamples the spectra of all samples to other bands.
+    ResampleBands(SpectralResponse),
     /// Blurs with these weights along rows (down) and columns (across).
     Blur(Vec<Option<[Vec<f64>; 2]>>),
     /// Normalises spectra.
@@ -58,7 +61,8 @@ impl Operation {
             | Self::Mix(_)
             | Self::Transplant(_)
             | Self::Guard(_)
-            | Self::Select(_) => false,
+            | Self::Select(_)
+            | Self::ResampleBands(_) => false,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::drawn::{Drawn, SampleKey};
 use crate::frame::Frame;
 use crate::geometry::KorniaCompat;
 use crate::matrix::Matrix;
-use crate::ops::{self, Op};
+use crate::ops::{self, ImageBands, Op};
 use crate::parameters::{Parameters, Step};
 
 /// A list of augmentations, and how they are applied.
@@ -148,6 +148,62 @@ impl Pipeline {
         let first = Self { ops: self.ops[..1].to_vec(), ..self.clone() };
         let drawn = first.draw(frame, epoch, samples)?.bands(&first)?;
         drawn.ok_or_else(|| Error::bug("the first augmentation draws no bands"))
+    }
+
+    /// Whether an augmentation resamples spectra to other bands. It needs the bands of the images:
+    /// [`with_bands`](Self::with_bands).
+    pub fn resamples_bands(&self) -> bool {
+        self.ops.iter().any(|op| matches!(op, Op::Resample(_)))
+    }
+
+    /// The same for images with these bands.
+    ///
+    /// # Errors
+    /// If the wavelengths do not fit, or bands are drawn before they are resampled.
+    pub fn with_bands(mut self, bands: &ImageBands) -> Result<Self> {
+        let mut bands = bands.clone();
+        let mut draws = false;
+        for op in &mut self.ops {
+            match op {
+                Op::Resample(_) if draws => {
+                    return Err(Error::conflict(
+                        "resample comes after random_bands, whose images have other wavelengths in each batch",
+                    )
+                    .with_remedy("put resample before random_bands"));
+                }
+                Op::Resample(resample) => {
+                    resample.source = Some(bands);
+                    bands = resample.target().map_err(|error| error.within("resample"))?;
+                }
+                Op::RandomBands(_) => draws = true,
+                _ => {}
+            }
+        }
+        Ok(self)
+    }
+
+    /// The bands that resampled images have, before bands of them are drawn; `None` if no augmentation resamples.
+    ///
+    /// # Errors
+    /// If the bands of the images are unknown.
+    pub fn resampled_bands(&self) -> Result<Option<ImageBands>> {
+        let last = self.ops.iter().rev().find_map(|op| match op {
+            Op::Resample(resample) => Some(resample.target()),
+            _ => None,
+        });
+        last.transpose()
+    }
+
+    /// The bands of images that resampled ones are made of; `None` if no augmentation resamples.
+    ///
+    /// # Errors
+    /// If the bands of the images are unknown.
+    pub fn used_bands(&self) -> Result<Option<Vec<usize>>> {
+        let first = self.ops.iter().find_map(|op| match op {
+            Op::Resample(resample) => Some(resample.response()),
+            _ => None,
+        });
+        Ok(first.transpose()?.map(|response| response.used_bands()))
     }
 
     /// The output frame for an input frame.

@@ -8,7 +8,7 @@
 //!   Bands that are not valid have no cell, and take no part.
 //! - The weight of source band i for target band j is exp(-4 ln 2 ((λᵢ - λⱼ)/W)²) times the width of cell i. W is the
 //!   FWHM of the target. If the FWHM of source band i is known, W is √(FWHMⱼ² - FWHMᵢ²), because the source has already
-//!   smoothed the spectrum with its own Gaussian; W is at least the width of cell i.
+//!   smoothed the spectrum with its own Gaussian. A source band that is not narrower than the target has no weight.
 //! - If W is smaller than the cell of the source band nearest to λⱼ, the source cannot resolve the response. If the FWHM of
 //!   the target is unknown, there is none. In both cases, the band is interpolated linearly between its two neighbours.
 //!   So resampling to the bands of the source changes nothing, if their FWHM is known.
@@ -19,6 +19,7 @@
 
 use std::f64::consts::LN_2;
 
+use crate::spectrum::Real;
 use crate::{Error, Result};
 
 /// Coverage from which a band is valid, unless another one is chosen.
@@ -43,7 +44,11 @@ impl SensorBands<'_> {
         self.fwhm.map(|fwhm| fwhm[band]).filter(|width| *width > 0.0 && width.is_finite())
     }
 
-    fn check(&self, which: &str) -> Result<()> {
+    /// Checks that there are bands, and that they can exist.
+    ///
+    /// # Errors
+    /// If there are none, a wavelength is not above 0, or lists have different lengths; `which` names the bands.
+    pub fn check(&self, which: &str) -> Result<()> {
         let bands = self.wavelengths.len();
         let lengths = [self.fwhm.map(<[f64]>::len), self.valid.map(<[bool]>::len)];
         if let Some(other) = lengths.into_iter().flatten().find(|length| *length != bands) {
@@ -114,13 +119,13 @@ impl SpectralResponse {
         };
         for band in 0..bands {
             let (nm, fwhm) = (target.wavelengths[band], target.width(band));
-            let coverage = coverage(&cells, nm, fwhm);
-            let valid = !cells.is_empty()
-                && coverage > 0.0
+            let cells = around(&cells, nm, fwhm);
+            let coverage = coverage(cells, nm, fwhm);
+            let valid = coverage > 0.0
                 && coverage >= min_coverage
                 && target.valid.is_none_or(|valid| valid[band]);
             if valid {
-                response.weights.extend(weights(&cells, nm, fwhm));
+                response.weights.extend(weights(cells, nm, fwhm));
             }
             response.starts.push(response.weights.len());
             response.coverage.push(coverage);
@@ -154,18 +159,25 @@ impl SpectralResponse {
         &self.valid
     }
 
+    /// The source bands that have a weight in any target band.
+    pub fn used_bands(&self) -> Vec<usize> {
+        let mut is_used = vec![false; self.source_bands];
+        self.weights.iter().for_each(|(source, _)| is_used[*source] = true);
+        (0..self.source_bands).filter(|band| is_used[*band]).collect()
+    }
+
     /// Resamples a spectrum of [`source_bands`](Self::source_bands) values to one of [`bands`](Self::bands) values.
     ///
     /// # Panics
     /// If one has another length.
-    pub fn apply<T: Copy + Into<f64>>(&self, spectrum: &[T], resampled: &mut [f32]) {
+    pub fn apply<T: Copy + Into<f64>, U: Real>(&self, spectrum: &[T], resampled: &mut [U]) {
         assert!(spectrum.len() == self.source_bands && resampled.len() == self.bands());
         for (band, value) in resampled.iter_mut().enumerate() {
             let weights = self.weights(band);
             let sum: f64 =
                 weights.iter().map(|(source, weight)| spectrum[*source].into() * weight).sum();
             let is_known = self.valid[band] && sum.is_finite();
-            *value = if is_known { sum as f32 } else { f32::NAN };
+            *value = if is_known { U::from_f64(sum) } else { U::NAN };
         }
     }
 }
@@ -216,6 +228,15 @@ fn typical_distance(distances: &[f64], rank: usize) -> f64 {
     around.get(around.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
 }
 
+/// The cells that a response reaches, and one more on each side.
+fn around(cells: &[Cell], nm: f64, fwhm: Option<f64>) -> &[Cell] {
+    // Where a Gaussian is below 1e-16 of its maximum.
+    let reach = 4.0 * fwhm.unwrap_or(0.0);
+    let first = cells.partition_point(|cell| cell.nm < nm - reach);
+    let end = cells.partition_point(|cell| cell.nm <= nm + reach);
+    &cells[first.saturating_sub(1)..(end + 1).min(cells.len())]
+}
+
 /// The fraction of a response that is inside cells.
 fn coverage(cells: &[Cell], nm: f64, fwhm: Option<f64>) -> f64 {
     let edges = |cell: &Cell| [cell.nm - cell.reach[0] - nm, cell.nm + cell.reach[1] - nm];
@@ -240,10 +261,10 @@ fn coverage(cells: &[Cell], nm: f64, fwhm: Option<f64>) -> f64 {
 
 /// The weights of a target band, in the order of source bands.
 fn weights(cells: &[Cell], nm: f64, fwhm: Option<f64>) -> Vec<(usize, f64)> {
-    let mut weights = match fwhm.filter(|fwhm| is_resolved(cells, nm, *fwhm)) {
-        Some(fwhm) => gaussian(cells, nm, fwhm),
-        None => interpolated(cells, nm),
-    };
+    let resolved = fwhm.filter(|fwhm| is_resolved(cells, nm, *fwhm));
+    let weights = resolved.map(|fwhm| gaussian(cells, nm, fwhm));
+    let weights = weights.filter(|weights| !weights.is_empty());
+    let mut weights = weights.unwrap_or_else(|| interpolated(cells, nm));
     let largest = weights.iter().map(|(_, weight)| *weight).fold(0.0, f64::max);
     weights.retain(|(_, weight)| *weight > 0.0 && *weight >= MIN_WEIGHT * largest);
     let sum: f64 = weights.iter().map(|(_, weight)| weight).sum();
@@ -266,14 +287,18 @@ fn narrowed(fwhm: f64, source: Option<f64>) -> f64 {
 }
 
 fn gaussian(cells: &[Cell], nm: f64, fwhm: f64) -> Vec<(usize, f64)> {
-    let exponent = |cell: &Cell| {
-        let width = narrowed(fwhm, cell.fwhm).max(cell.width());
-        4.0 * LN_2 * ((cell.nm - nm) / width).powi(2)
-    };
+    let narrower = cells
+        .iter()
+        .map(|cell| (cell, narrowed(fwhm, cell.fwhm)))
+        .filter(|(cell, width)| cell.width() > 0.0 && *width > 0.0);
+    let exponents = narrower
+        .map(|(cell, width)| (cell, 4.0 * LN_2 * ((cell.nm - nm) / width).powi(2)))
+        .collect::<Vec<_>>();
     // Only ratios of weights matter. So the largest weight cannot become 0, however far the nearest cell is.
-    let wide = || cells.iter().filter(|cell| cell.width() > 0.0);
-    let least = wide().map(exponent).fold(f64::INFINITY, f64::min);
-    wide().map(|cell| (cell.band, (least - exponent(cell)).exp() * cell.width())).collect()
+    let least = exponents.iter().map(|(_, exponent)| *exponent).fold(f64::INFINITY, f64::min);
+    let weight =
+        |(cell, exponent): (&Cell, f64)| (cell.band, (least - exponent).exp() * cell.width());
+    exponents.into_iter().map(weight).collect()
 }
 
 fn interpolated(cells: &[Cell], nm: f64) -> Vec<(usize, f64)> {

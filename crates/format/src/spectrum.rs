@@ -38,6 +38,8 @@ pub trait Real:
     const ZERO: Self;
     /// Not a number.
     const NAN: Self;
+    /// The nearest number.
+    fn from_f64(value: f64) -> Self;
     /// Converts a count of values.
     fn of_count(count: usize) -> Self;
     /// Whether the value is neither NaN nor infinite.
@@ -53,6 +55,10 @@ macro_rules! real {
         impl Real for $type {
             const ZERO: Self = 0.0;
             const NAN: Self = <$type>::NAN;
+            #[inline]
+            fn from_f64(value: f64) -> Self {
+                value as Self
+            }
             #[inline]
             fn of_count(count: usize) -> Self {
                 count as Self

@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hsipack_augment::{
-    self as augment, Augmented, Device, Images, Library as _, Mask, Mixed, Parameters, SampleKey,
+    self as augment, Augmented, Device, ImageBands, Images, Library as _, Mask, Mixed, Parameters,
+    SampleKey,
 };
 use hsipack_format::{Error, Result};
 use hsipack_store::process::OfProcess;
@@ -24,6 +25,9 @@ pub struct Pipeline {
     /// Processes batches on the CPU; the first such batch starts it.
     worker: Mutex<Option<OfProcess<Worker>>>,
 }
+
+/// Wavelengths, widths if they are known, and validity of the bands that resampled images have.
+pub type ResampledBands = (Vec<f64>, Option<Vec<f64>>, Option<Vec<bool>>);
 
 /// Image, masks, and for each mixing augmentation the partners and shares.
 type AugmentedParts = (Array, Vec<Array>, Vec<(Vec<usize>, Vec<f64>)>);
@@ -98,6 +102,30 @@ impl Pipeline {
         }
         let parameters = Parameters::from_json(parameters).or_raise(py)?;
         parameters.bands(&self.pipeline).or_raise(py)
+    }
+
+    /// Whether spectra are resampled, which needs the bands of images.
+    fn resamples_bands(&self) -> bool {
+        self.pipeline.resamples_bands()
+    }
+
+    /// The same augmentations for images with these bands.
+    #[pyo3(signature = (wavelengths, fwhm=None, valid=None))]
+    fn with_bands(
+        &self,
+        py: Python<'_>,
+        wavelengths: Vec<f64>,
+        fwhm: Option<Vec<f64>>,
+        valid: Option<Vec<bool>>,
+    ) -> PyResult<Self> {
+        let bands = ImageBands { wavelengths, fwhm, valid };
+        let pipeline = augment::Pipeline::clone(&self.pipeline).with_bands(&bands).or_raise(py)?;
+        Ok(Self { pipeline: Arc::new(pipeline), worker: Mutex::new(None) })
+    }
+
+    /// The bands that images have once they are resampled, before bands of them are drawn.
+    fn resampled_bands(&self, py: Python<'_>) -> PyResult<Option<ResampledBands>> {
+        Ok(self.pipeline.resampled_bands().or_raise(py)?.map(parts_of_bands))
     }
 
     /// Moves the boxes of each sample by parameters that were drawn before. Each sample's are left, top, right and bottom
@@ -188,6 +216,11 @@ fn images(image: &Bound<'_, PyAny>, masks: Vec<Named<'_>>) -> PyResult<Images<Te
     let mask = |(name, labels, _): Named<'_>| Ok(Mask { name, labels: taken(&labels)? });
     let masks = masks.into_iter().map(mask).collect::<PyResult<_>>()?;
     Ok(Images::new(taken(image)?, masks).with_further(further))
+}
+
+/// The bands of resampled images in the form for Python.
+pub fn parts_of_bands(bands: ImageBands) -> ResampledBands {
+    (bands.wavelengths, bands.fwhm, bands.valid)
 }
 
 fn parts(augmented: Augmented<Tensor>) -> AugmentedParts {

@@ -18,7 +18,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString};
 use serde_json::json;
 
 use crate::array::Array;
-use crate::augment::pairs;
+use crate::augment::{ResampledBands, pairs, parts_of_bands};
 use crate::boxes::LoaderBoxes;
 use crate::dataset::Dataset;
 use crate::errors::OrRaise;
@@ -655,6 +655,12 @@ impl Loader {
             (member.number(), valid.collect())
         };
         prepared.members().iter().map(of_member).collect()
+    }
+
+    /// For each dataset, the bands that resampled images have, before bands of them are drawn.
+    fn resampled_bands(&self, py: Python<'_>) -> PyResult<Vec<Option<ResampledBands>>> {
+        let bands = self.prepared().resampled_bands().or_raise(py)?;
+        Ok(bands.into_iter().map(|bands| bands.map(parts_of_bands)).collect())
     }
 
     /// Whether it standardises by statistics of all samples although there is a training split.

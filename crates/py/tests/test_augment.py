@@ -52,6 +52,7 @@ ALL: list[Any] = [
     augment.RandomChannelDropout((1, 3), torch.arange(7.0), contiguous=True),
     augment.RandomChannelDropout(1, groups=[[0, 1], [5, 6]]),
     augment.RandomBands(7, sorted=False),
+    augment.Resample(torch.arange(405.0, 475.0, 10), 12.0),
     augment.BandJitter(0.1, 2),
     augment.BandOffset(0.1),
     augment.SpectralShift(0.5),
@@ -64,6 +65,9 @@ ALL: list[Any] = [
     augment.Normalize(torch.zeros(7), [1.0] * 7),
     augment.ValidGuard("valid"),
 ]
+
+# Those of the images, for augmentations that need them.
+WAVELENGTHS = torch.arange(400.0, 470.0, 10)
 
 
 def images(dtype: torch.dtype = torch.float32) -> Tensor:
@@ -92,7 +96,9 @@ def test_the_library_takes_every_configuration(one: augment.Augmentation) -> Non
 @pytest.mark.parametrize("one", ALL, ids=repr)
 def test_every_augmentation_can_be_called(one: augment.Augmentation) -> None:
     masks = {"labels": labels(), "valid": labels(torch.uint8) > 0}
-    image, made = one(images(), masks)
+    batch = {"image": images(), **masks, "wavelength": WAVELENGTHS}
+    made = one(batch, mask_keys=list(masks))
+    image, made = made["image"], {name: made[name] for name in masks}
     assert image.dtype == torch.float32
     assert image.shape[:2] == SHAPE[:2]
     assert {name: mask.dtype for name, mask in made.items()} == {
@@ -209,10 +215,10 @@ def test_writing_to_the_result_writes_to_nothing_else(
         config = (
             one.config() if p == "as it is" or "p" not in one.config() else {**one.config(), "p": p}
         )
-        made, made_masks = augment.from_config([config])(image, masks)
-        made.zero_()
-        for mask in made_masks.values():
-            mask.zero_()
+        batch = {"image": image, **masks, "wavelength": WAVELENGTHS}
+        made = augment.from_config([config])(batch, mask_keys=list(masks))
+        for key in ("image", *masks):
+            made[key].zero_()
         assert torch.equal(image, kept[0])
         assert all(torch.equal(masks[name], kept[1][name]) for name in masks)
 

@@ -38,7 +38,8 @@
 //! `side_file.rs` adds what GDAL's side files say, and `spectrum_text.rs` reads spectra in texts.
 //! `radiometry.rs` reads background and gain of each column from files that hold them. `variables.rs` picks the cube among
 //! the arrays of a container, and `joined.rs` makes one cube of several, `band_files.rs` one
-//! of a file for each band, and `mosaic.rs` one of the frame of a snapshot camera. `axes.rs` has the axes as the user names them.
+//! of a file for each band, `mosaic.rs` one of the frame of a snapshot camera, and `resampled.rs` one with other bands.
+//! `axes.rs` has the axes as the user names them.
 //! `container/` is the view that HDF5, Zarr, MATLAB and `.npz` share: a tree of arrays with attributes. `meaning/` decides
 //! what these arrays mean: axes, bands, values, location. `wavelengths.rs` knows units,
 //! `georeference.rs` reference systems, and `cf.rs` the grids of NetCDF and Zarr. `xml.rs` parses XML within limits.
@@ -84,6 +85,7 @@ mod radiometry;
 mod reader;
 mod recent;
 mod release;
+mod resampled;
 mod side_file;
 mod small_array;
 mod spectra_table;
@@ -118,6 +120,7 @@ pub use reader::{Access, Source, described};
 pub(crate) use reader::{read_band_of_rows, whole_runs};
 pub use recent::Recent;
 pub use release::release_samples;
+pub use resampled::{BandGrid, resampled};
 pub use small_array::{SmallArray, small_array};
 pub use spectra_table::SpectraTable;
 #[doc(hidden)]

@@ -27,6 +27,7 @@ mod workers;
 use std::sync::Arc;
 
 use bytemuck::{cast_slice, cast_slice_mut};
+use hsipack_format::spectral_response::SpectralResponse;
 use hsipack_format::spectrum::Real;
 use hsipack_format::{Error, Result, SpectralNorm};
 
@@ -601,6 +602,26 @@ impl Engine for Host {
                 }
             }
         });
+        held.replace(buffer, [samples, rows, columns, count])
+    }
+
+    fn resample_bands(
+        &self,
+        held: &mut BatchArray<Array>,
+        response: &SpectralResponse,
+    ) -> Result<()> {
+        let [samples, rows, columns, all] = held.shape;
+        let count = response.bands();
+        let mut buffer = self.room(samples * rows * columns * count, held.element)?;
+        floats!(held.element, T => {
+            let weights = spectra::Weights::<<T as Element>::Wide>::new(response);
+            let from: &[T] = cast_slice(held.bytes());
+            let out: &mut [T] = cast_slice_mut(buffer.bytes_mut());
+            self.workers.each(out, PIXELS * count, |number, out| {
+                weights.apply(&from[number * PIXELS * all..], out);
+            });
+            Ok(())
+        })?;
         held.replace(buffer, [samples, rows, columns, count])
     }
 

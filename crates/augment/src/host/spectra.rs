@@ -1,6 +1,7 @@
 //! Loops over the spectra of pixels. Each processes a piece of one sample, made of whole pixels, in place.
 
 use hsipack_format::SpectralNorm;
+use hsipack_format::spectral_response::SpectralResponse;
 use hsipack_format::spectrum::{self, Real};
 
 use super::element::{Element, NEGATIVE_ZERO, Wide};
@@ -179,6 +180,52 @@ impl<W: Wide> Map<W> {
                 let offset = std::iter::once((self.offset[band], W::of(1.0)));
                 *sum = W::sum(taps.chain(offset));
             }
+        }
+    }
+}
+
+/// The weights of resampled bands, in the type used for computing.
+pub(super) struct Weights<W> {
+    source_bands: usize,
+    /// For each new band, its source bands with their weights; none if it is not valid.
+    bands: Vec<Vec<(usize, W)>>,
+}
+
+impl<W: Wide> Weights<W> {
+    pub(super) fn new(response: &SpectralResponse) -> Self {
+        let of_band = |band: usize| {
+            let weights = response.weights(band).iter();
+            weights.map(|(source, weight)| (*source, W::of(*weight))).collect()
+        };
+        let bands = (0..response.bands()).map(of_band).collect();
+        Self { source_bands: response.source_bands(), bands }
+    }
+
+    /// Resamples the pixels that `from` begins with, as many as `out` has.
+    pub(super) fn apply<T: Element<Wide = W>>(&self, from: &[T], out: &mut [T]) {
+        // Pixels that are computed at once, each in a lane of its own.
+        const LANES: usize = 16;
+        let (all, count) = (self.source_bands, self.bands.len());
+        let mut spectrum = vec![W::ZERO; all];
+        let mut lanes = vec![[W::ZERO; LANES]; all];
+        let mut resampled = vec![W::ZERO; LANES * count];
+        for (out, from) in out.chunks_mut(LANES * count).zip(from.chunks(LANES * all)) {
+            for (lane, pixel) in from.chunks_exact(all).enumerate() {
+                T::load_all(pixel, &mut spectrum);
+                lanes.iter_mut().zip(&spectrum).for_each(|(lanes, value)| lanes[lane] = *value);
+            }
+            for (band, weights) in self.bands.iter().enumerate() {
+                let mut sums = [if weights.is_empty() { W::NAN } else { W::ZERO }; LANES];
+                for (source, weight) in weights {
+                    for (sum, value) in sums.iter_mut().zip(&lanes[*source]) {
+                        *sum = value.mul_add(*weight, *sum);
+                    }
+                }
+                for (pixel, sum) in resampled.chunks_exact_mut(count).zip(sums) {
+                    pixel[band] = if sum.is_finite() { sum } else { W::NAN };
+                }
+            }
+            T::round_all(out, &resampled[..out.len()]);
         }
     }
 }

@@ -1,6 +1,7 @@
-//! Augmentations that draw the bands that images have.
+//! Augmentations that give images other bands.
 
 use hsipack_format::random::Random;
+use hsipack_format::spectral_response::{MIN_COVERAGE, SensorBands, SpectralResponse};
 use hsipack_format::{Error, Result, option_names};
 use serde::{Deserialize, Serialize};
 
@@ -98,5 +99,108 @@ impl Single for RandomBands {
             None => Err(Drawn::Plain.misfit(op.name())),
         });
         Ok(Operation::Select(chosen.collect::<Result<_>>()?))
+    }
+}
+
+/// The bands of images.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImageBands {
+    /// Centres in nm.
+    pub wavelengths: Vec<f64>,
+    /// Full widths at half maximum in nm; a width that is not above 0 is unknown.
+    #[serde(default)]
+    pub fwhm: Option<Vec<f64>>,
+    /// Which bands are valid; all if `None`.
+    #[serde(default)]
+    pub valid: Option<Vec<bool>>,
+}
+
+impl ImageBands {
+    fn sensor(&self) -> SensorBands<'_> {
+        let Self { wavelengths, fwhm, valid } = self;
+        SensorBands { wavelengths, fwhm: fwhm.as_deref(), valid: valid.as_deref() }
+    }
+}
+
+/// Resamples spectra to other bands, by the rules of [`hsipack_format::spectral_response`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResampleBands {
+    /// Centres of the new bands in nm.
+    pub wavelengths: Vec<f64>,
+    /// Their full widths at half maximum in nm; a width that is not above 0 is unknown.
+    #[serde(default)]
+    pub fwhm: Option<Vec<f64>>,
+    /// The bands before it, which [`Pipeline::with_bands`](crate::Pipeline::with_bands) sets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<ImageBands>,
+}
+
+impl ResampleBands {
+    fn source(&self) -> Result<&ImageBands> {
+        self.source.as_ref().ok_or_else(|| {
+            Error::conflict("the wavelengths of the images are unknown").with_remedy(
+                "augment batches of a loader, or dictionaries with the keys image and wavelength",
+            )
+        })
+    }
+
+    /// The weights of the bands before it.
+    ///
+    /// # Errors
+    /// If these bands are unknown, or bands cannot exist.
+    pub(crate) fn response(&self) -> Result<SpectralResponse> {
+        let source = self.source()?;
+        let target =
+            SensorBands { wavelengths: &self.wavelengths, fwhm: self.fwhm.as_deref(), valid: None };
+        SpectralResponse::new(source.sensor(), target, MIN_COVERAGE)
+    }
+
+    /// The bands after it.
+    pub(crate) fn target(&self) -> Result<ImageBands> {
+        let valid = Some(self.response()?.valid().to_vec());
+        Ok(ImageBands { wavelengths: self.wavelengths.clone(), fwhm: self.fwhm.clone(), valid })
+    }
+}
+
+impl Augmentation for ResampleBands {
+    fn check(&self, frame: Frame) -> Result<()> {
+        let bands = self.source()?.wavelengths.len();
+        match bands == frame.bands {
+            true => Ok(()),
+            false => Err(Error::conflict(format!(
+                "there are {bands} wavelengths for images of {} bands",
+                frame.bands
+            ))
+            .with_remedy("give the wavelengths of the images")),
+        }
+    }
+
+    fn check_draws(&self, _: Frame) -> Result<()> {
+        match self.response()?.valid().contains(&true) {
+            true => Ok(()),
+            false => Err(Error::conflict(format!(
+                "the images have no bands at the {} wavelengths, from {} to {} nm",
+                self.wavelengths.len(),
+                self.wavelengths.iter().copied().fold(f64::INFINITY, f64::min),
+                self.wavelengths.iter().copied().fold(0.0, f64::max)
+            ))
+            .with_remedy("give wavelengths in nm that the images cover")),
+        }
+    }
+
+    fn bands(&self, _: Frame) -> usize {
+        self.wavelengths.len()
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Single(self)
+    }
+}
+
+impl Single for ResampleBands {
+    fn pass(&self, _: &Op, _: &[Option<Drawn>], _: Frame) -> Result<Operation> {
+        Ok(Operation::ResampleBands(self.response()?))
     }
 }

@@ -8,7 +8,7 @@
 //! | `geometric/` | augmentations that move pixels |
 //! | `mixing.rs` | augmentations that take pixels from other samples, or rearrange parts |
 //! | `values.rs` | augmentations that change values |
-//! | `bands.rs` | augmentations that draw the bands of images |
+//! | `bands.rs` | augmentations that give images other bands |
 
 mod bands;
 pub(crate) mod geometric;
@@ -210,6 +210,8 @@ ops! {
     SpectralShift(SpectralShift) "spectral_shift",
     /// Keeps random bands.
     RandomBands(RandomBands) "random_bands",
+    /// Resamples spectra to other bands.
+    Resample(ResampleBands) "resample",
     /// Smooths spectra.
     SpectralSmooth(SpectralSmooth) "spectral_smooth",
     /// Maps spectra linearly.

@@ -1,5 +1,6 @@
 //! The engine, and how many samples it computes at once.
 
+use hsipack_format::spectral_response::SpectralResponse;
 use hsipack_format::{Error, Result, SpectralNorm};
 
 use super::{Binary, Tensors, Unary};
@@ -363,6 +364,14 @@ impl<T: Tensors> Engine for TensorEngine<T> {
 
     fn select(&self, held: &mut BatchArray<T::Tensor>, bands: &[Vec<usize>]) -> Result<()> {
         self.selected(held, bands)
+    }
+
+    fn resample_bands(
+        &self,
+        held: &mut BatchArray<T::Tensor>,
+        response: &SpectralResponse,
+    ) -> Result<()> {
+        self.resampled(held, response)
     }
 
     fn normalize(

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use hsipack_format::Result;
+use hsipack_format::spectral_response::SpectralResponse;
 
 use super::engine::wide;
 use super::{Binary, TensorEngine, Tensors};
@@ -36,6 +37,49 @@ impl<T: Tensors> TensorEngine<T> {
             }
         }
         (held.array, held.shape, held.ours) = (chosen_bands, shape, true);
+        Ok(())
+    }
+
+    /// Resamples spectra to other bands: one sparse product for all pixels that are computed at once.
+    pub(super) fn resampled(
+        &self,
+        held: &mut BatchArray<T::Tensor>,
+        response: &SpectralResponse,
+    ) -> Result<()> {
+        let t = &self.0;
+        let ([samples, rows, columns, all], element) = (held.shape, held.element);
+        let count = response.bands();
+        let most = (0..count).map(|band| response.weights(band).len()).max().unwrap_or(0).max(1);
+        // Every band gets the same number of weights. Further ones are 0, for a source band that it needs anyway: 0·NaN is
+        // NaN. All weights of a band that is not valid are NaN.
+        let (mut sources, mut weights) = (Vec::new(), Vec::new());
+        for band in 0..count {
+            let used = response.weights(band);
+            let (first, filler) = used.first().map_or((0, f64::NAN), |(source, _)| (*source, 0.0));
+            let further = std::iter::repeat_n((first, filler), most - used.len());
+            for (source, weight) in used.iter().copied().chain(further) {
+                sources.push(source as i64);
+                weights.push(weight);
+            }
+        }
+        let sources = self.integers(&sources, &[count, most], ElementType::I64)?;
+        let weights = self.numbers(&weights, &[count, most], wide(element))?;
+        let out = t.empty(&[samples, rows, columns, count], element)?;
+        let at_once = self.at_once(held, all + count);
+        for first in (0..samples).step_by(at_once) {
+            let some = at_once.min(samples - first);
+            let part = t.to(&t.narrow(&held.array, 0, first, some)?, wide(element))?;
+            let by_band = t.contiguous(&t.permute(&part, &[3, 0, 1, 2])?)?;
+            let by_band = t.reshape(&by_band, &[all, some * rows * columns])?;
+            let resampled = t.embedding_bag(&by_band, &sources, &weights)?;
+            // Infinite sums become NaN.
+            let zero = t.binary(Binary::Sub, &resampled, &resampled)?;
+            let resampled = t.binary(Binary::Add, &resampled, &zero)?;
+            let resampled = t.reshape(&resampled, &[count, some, rows, columns])?;
+            let into = t.narrow(&out, 0, first, some)?;
+            t.copy_(&into, &t.permute(&resampled, &[1, 2, 3, 0])?)?;
+        }
+        (held.array, held.shape, held.ours) = (out, [samples, rows, columns, count], true);
         Ok(())
     }
 

@@ -41,7 +41,7 @@ options! {
     TableKey "table_key", TableJoin "table_join", Unlisted "unlisted", LabelColumn "label_column", Name "name", Column "column",
     Prefix "prefix" flag, PathColumns "path_columns", Axes "axes", Dtype "dtype", Scale "scale", Fill "fill",
     Nodata "nodata", RawValues "raw_values" flag, KeepBits "keep_bits", Bands "bands",
-    Wavelengths "wavelengths", Normalize "normalize", DropBadBands "drop_bad_bands" flag, White "white", Dark "dark",
+    Wavelengths "wavelengths", Normalize "normalize", Resample "resample", DropBadBands "drop_bad_bands" flag, White "white", Dark "dark",
     WhiteReflectance "white_reflectance", WavelengthTolerance "wavelength_tolerance", Codec "codec", Level "level",
     Filter "filter", Chunk "chunk", BandGroup "band_group", BlockSize "block_size", ShardSize "shard_size", SourceRoot "source_root", Sample "sample",
     Force "force" flag, Json "json" flag,

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _options
+from hsipack import _hsipack, _options
 from hsipack._arrays import Output
 from hsipack._concat import CommonBands
 from hsipack._errors import ConflictError, UnsupportedError
@@ -78,6 +78,7 @@ class Extras:
         quality: Any,
         reading: Reading,
         output: Output,
+        resample: Mapping[str, Any] | None = None,
         common: CommonBands | None = None,
     ) -> None:
         names = [] if names is None else _options.names("extras", names)
@@ -89,6 +90,11 @@ class Extras:
         self._differ = common is not None and common.lists is None
         if not self.names:
             return
+        if "fwhm" in self.names and resample is not None and resample.get("fwhm") is None:
+            raise ConflictError(
+                "extras=['fwhm'], but Resample has no fwhm",
+                remedy="give Resample the fwhm of its bands, or leave this extra out",
+            )
         for member in reading.members:
             taken = {*self.names} & {
                 *member.columns,
@@ -107,7 +113,7 @@ class Extras:
             if common is not None and common.lists is not None:
                 common.check(self.names)
                 own = [name for name in own if name not in _LISTS]
-            self._facts.append(_facts_of(member, own))
+            self._facts.append(_facts_of(member, own, resample is not None))
         if common is not None:
             bands = self._most_bands()
             self._facts = [
@@ -127,6 +133,19 @@ class Extras:
             for stack, valid in enumerate(of_stacks):
                 if valid is not None:
                     stacks[stack] = replace(stacks[stack], band_valid=np.array(valid, np.bool_))
+
+    def use_resampled(self, bands: Sequence[_hsipack._Bands | None]) -> None:
+        """Takes over the bands of the images of each dataset, where they are resampled."""
+        for number, (facts, resampled) in enumerate(zip(self._facts, bands, strict=False)):
+            if resampled is None:
+                continue
+            wavelengths, fwhm, valid = resampled
+            lists = {"wavelength": np.array(wavelengths, dtype=np.float32)}
+            if fwhm is not None:
+                widths = np.array(fwhm, dtype=np.float32)
+                lists["fwhm"] = np.where(widths > 0, widths, np.float32("nan"))
+            stack = _Stack(lists, np.array(valid, dtype=np.bool_))
+            self._facts[number] = replace(facts, stacks=[stack] * len(facts.stacks))
 
     @property
     def wants_valid(self) -> bool:
@@ -298,7 +317,7 @@ def _excluded(name: str, which: list[Any], reading: Reading) -> list[int]:
     return numbers
 
 
-def _facts_of(member: Member, names: list[str]) -> _Facts:
+def _facts_of(member: Member, names: list[str], are_resampled: bool) -> _Facts:
     dataset = member.dataset
     count = len(dataset._native)
     about = dataset._native.about(list(range(count)))
@@ -313,7 +332,7 @@ def _facts_of(member: Member, names: list[str]) -> _Facts:
         band_valid[list(stack.bad_bands)] = False
         lists = {}
         for name in _LISTS:
-            if name not in names or number not in read:
+            if name not in names or number not in read or are_resampled:
                 continue
             values = getattr(stack, _LISTS[name])
             if values is None:

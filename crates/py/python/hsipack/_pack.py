@@ -24,6 +24,7 @@ import numpy.typing as npt
 from hsipack import _hsipack, _options, _renamed, dataset, packing, reports
 from hsipack._cubes import Cube
 from hsipack._errors import ConflictError, FileError, UnsupportedError
+from hsipack.augment.values import Resample
 from hsipack.packing import ClassNames
 from hsipack.reports import ConvertReport
 
@@ -50,6 +51,7 @@ def pack(
     nodata: float | None = None,
     keep_bits: int | None = None,
     normalize: str = "none",
+    resample: str | os.PathLike[str] | Resample | None = None,
     bands: Sequence[int] | None = None,
     wavelengths: Sequence[tuple[float, float]] | None = None,
     drop_bad_bands: bool = False,
@@ -121,10 +123,10 @@ def pack(
         scratch: folder for arrays until they are packed. If ``None``, beside the output.
         scratch_size: maximum bytes of these arrays; there is always room for two cubes.
         progress: a function that is called with the bytes of arrays taken so far, and 0.
-        dtype, scale, fill, nodata, keep_bits, normalize, bands, wavelengths, drop_bad_bands, \
-wavelength_tolerance, codec, level, filter, chunk, band_group, block_size, shard_size, \
-num_threads, buffer_size: as for :func:`convert`. ``dtype``, ``scale`` and ``keep_bits`` cannot be
-            ``"auto"``, which needs to see all values first.
+        dtype, scale, fill, nodata, keep_bits, normalize, resample, bands, wavelengths, \
+drop_bad_bands, wavelength_tolerance, codec, level, filter, chunk, band_group, block_size, \
+shard_size, num_threads, buffer_size: as for :func:`convert`. ``dtype``, ``scale`` and \
+``keep_bits`` cannot be ``"auto"``, which needs to see all values first.
 
     Returns:
         A report of what was packed.

@@ -243,7 +243,8 @@ class Loader(DataLoaderAttributes):
                        ``fwhm`` likewise
             band_valid (B, bands) bool: whether a band has values and is not marked as bad
             valid      (B, rows, columns) bool, on the images' device: whether a pixel has
-                       finite values in all valid bands, before NaN is replaced. Augmentations
+                       finite values in all valid bands, before NaN is replaced; after
+                       ``Resample``, in all bands that the new ones are made of. Augmentations
                        move it like a mask, and places outside the image are False
             gsd        (B,) float32: ground sampling distance in metres, of the column ``gsd``
                        or the location; NaN if unknown
@@ -346,8 +347,12 @@ class Loader(DataLoaderAttributes):
         )
         self._members = reading.members
         self._hidden = reading.hidden
+        self._augmentations = _pipeline(
+            augment, reading, crop.mask if isinstance(crop, Regions) else None
+        )
         common = self._joined._common_bands if isinstance(self._joined, Mix) else None
-        self._extras = Extras(extras, quality, reading, output, common)
+        resample = _resample(self._augmentations)
+        self._extras = Extras(extras, quality, reading, output, resample, common)
         self._has_boxes = any(member.boxes is not None for member in reading.members)
         first = reading.members[0]
         given_place = _ranks.checked(rank, world_size)
@@ -405,9 +410,6 @@ class Loader(DataLoaderAttributes):
             # Those of the first dataset. The others have settings of their own for these.
             **first.settings,
         }
-        self._augmentations = _pipeline(
-            augment, reading, crop.mask if isinstance(crop, Regions) else None
-        )
         _check_bands_key(self._augmentations, reading)
         if normalize is not None and first.dataset._nan is None:
             for member in reading.members:
@@ -417,6 +419,7 @@ class Loader(DataLoaderAttributes):
         self._start(None)
         if self._mixes_items:
             self._extras.use_valid(self._native.bands_in_batches())
+        self._extras.use_resampled(self._native.resampled_bands())
         self._number = _ranks.number_of(self._identity())
         self._announce_seed()
         if self._native.lacks_train_statistics():
@@ -1144,6 +1147,12 @@ def _pipeline(
     if regions is not None:
         pipeline = _keeping_regions(pipeline, reading.masks, regions)
     return pipeline.config() if len(pipeline) else None
+
+
+def _resample(config: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The configuration of the last augmentation that resamples spectra."""
+    ops = [] if config is None else [one for one in config["ops"] if one["op"] == "resample"]
+    return ops[-1] if ops else None
 
 
 def _check_bands_key(config: dict[str, Any] | None, reading: _members.Reading) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from hsipack import _executors, _hsipack, _options, _renamed, reports
 from hsipack._errors import ConflictError
 from hsipack._executors import Executor
+from hsipack.augment.values import Resample
 from hsipack.reports import ConvertReport, Estimate, ValidateReport
 
 Path = str | os.PathLike[str]
@@ -60,6 +61,7 @@ def convert(
     band_centers: Path | Sequence[float] | None = None,
     bands_from: str | None = None,
     mosaic: str | tuple[int, int] | None = None,
+    resample: Path | Resample | None = None,
     dtype: str = "float16",
     scale: str | float = "none",
     fill: str | float = "nan",
@@ -194,6 +196,10 @@ def convert(
             such files is a cube.
         mosaic: for frames of a snapshot camera, rows and columns of the tile of filters, such as
             ``(4, 4)``.
+        resample: resample spectra to other bands: a :class:`hsipack.augment.Resample`, a CSV with
+            the columns ``wavelength`` and ``fwhm``, an ENVI header, a dataset or a cube. Bands
+            where a cube has none are NaN and marked as bad. ``bands``, ``wavelengths`` and
+            ``drop_bad_bands`` then choose among the new bands.
         dtype: stored type. ``"int16"``, ``"uint16"`` and ``"uint8"`` keep the integers of the
             inputs bit for bit, with one scale factor, offset and fill value for all; what cannot
             be kept exactly is refused. ``"auto"`` takes the narrowest of them that holds the
@@ -525,6 +531,14 @@ def _centers(option: str, value: Any) -> str:
     return ",".join(repr(_options.finite(option, center)) for center in listed)
 
 
+def _bands_of(option: str, value: Any) -> str | dict[str, Any]:
+    """New bands as the command takes them: a path, or lists."""
+    if isinstance(value, Resample):
+        config = value.config()
+        return {name: config[name] for name in ("wavelengths", "fwhm") if name in config}
+    return _options.path(option, value)
+
+
 _MAX_ID = (1 << 16) - 1
 _FIELDS = {"num_threads": "threads"}
 """Names of options in the library that are not those of arguments."""
@@ -542,6 +556,7 @@ _CHECKS: dict[str, Check] = {
     "split": split_lists,
     "header": _options.path,
     "band_centers": _centers,
+    "resample": _bands_of,
     "exclude": _options.names,
     "dtype": _options.dtype,
     "bands": _bands,

@@ -8,8 +8,8 @@ use hsipack_augment::array::Memory;
 use hsipack_augment::prepare::{
     BandFigures, ImageConversion, LabelConversion, Normalized, Validity,
 };
-use hsipack_augment::{Array, ElementType, Library};
-use hsipack_format::{Command, DType, SpectralNorm, remedy};
+use hsipack_augment::{Array, ElementType, ImageBands, Library};
+use hsipack_format::{Command, DType, Opt, SpectralNorm, remedy};
 
 use super::batch_info::{BatchInfo, Source};
 use super::options::{DeviceOptions, Normalization};
@@ -26,7 +26,7 @@ pub(super) fn is_train(split: &str) -> bool {
 }
 
 /// How batches of a dataset are made.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Conversion {
     options: DeviceOptions,
     stacks: BTreeMap<usize, Stack>,
@@ -37,7 +37,7 @@ pub(super) struct Conversion {
 }
 
 /// A target or further image, which comes as it is stored.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Companion {
     name: String,
     /// Its type.
@@ -53,7 +53,7 @@ pub const VALID: &str = "valid";
 pub(super) type Tensors<T> = (T, Vec<(String, T)>);
 
 /// Properties that differ between stacks.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Stack {
     name: String,
     number: usize,
@@ -70,7 +70,7 @@ struct Stack {
 }
 
 /// How a mask is made.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Mask {
     name: String,
     layers: Vec<String>,
@@ -124,6 +124,37 @@ impl Conversion {
             fit.scaled(*number, &scaling.collect::<Vec<_>>());
         }
         self.is_done_before = true;
+    }
+
+    /// The bands of the images of a member, the same in all its stacks.
+    ///
+    /// # Errors
+    /// If stacks have different bands or no wavelengths.
+    pub(super) fn bands(&self, member: &Member) -> Result<ImageBands> {
+        let mut stacks = self.stacks.values();
+        let first = stacks.next().expect("a plan has samples");
+        let bands = first.bands(member)?;
+        for other in stacks {
+            if other.bands(member)? != bands {
+                return Err(Error::unsupported(format!(
+                    "stacks {} and {} have different bands, which cannot be resampled in one batch",
+                    first.name, other.name
+                ))
+                .at(member.dataset.path())
+                .with_remedy("read the stacks one by one"));
+            }
+        }
+        Ok(bands)
+    }
+
+    /// The same, whose mask of valid pixels is made of only these bands.
+    pub(super) fn of_bands(&self, used: &[usize]) -> Self {
+        let mut conversion = self.clone();
+        for stack in conversion.stacks.values_mut() {
+            let good = stack.good_bands.iter_mut().enumerate();
+            good.for_each(|(band, good)| *good &= used.contains(&band));
+        }
+        conversion
     }
 
     /// Names of a mask's boolean layers, bit 0 first; empty for class ids.
@@ -328,6 +359,26 @@ impl Stack {
         }
         stack.figures = Some(BandFigures { mean, std });
         Ok(stack)
+    }
+
+    /// The bands that are read.
+    fn bands(&self, member: &Member) -> Result<ImageBands> {
+        let stored = &member.dataset.stacks()[self.number];
+        let chosen = |values: &Vec<f64>| match &member.options.bands {
+            Some(bands) => bands.iter().map(|band| values[*band]).collect(),
+            None => values.clone(),
+        };
+        let wavelengths = stored.wavelength.as_ref().map(chosen).ok_or_else(|| {
+            Error::conflict(format!("stack {} has no wavelengths to resample", self.name))
+                .at(member.dataset.path())
+                .with_remedy(remedy![
+                    "pack its cubes again with ",
+                    Opt::BandCenters,
+                    ", or leave resample out"
+                ])
+        })?;
+        let valid = Some(good_bands(member, self.number));
+        Ok(ImageBands { wavelengths, fwhm: stored.fwhm.as_ref().map(chosen), valid })
     }
 
     /// Checks the type of images.

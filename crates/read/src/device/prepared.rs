@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use hsipack_augment::{Device, Frame, Pipeline};
+use hsipack_augment::{Device, Frame, ImageBands, Pipeline};
 use hsipack_format::{Opt, remedy};
 
 use super::conversion::{Conversion, is_train};
@@ -134,12 +134,32 @@ impl PreparedDeviceLoader {
                 .at(member.dataset().path())
                 .with_remedy("choose float16 or float32 as the type"));
         }
-        self.check_augmentations(&pipeline)?;
-        let pipelines = self.loader.members().iter().map(|member| {
+        if pipeline.resamples_bands() && self.loader.options().plan.mixes_items {
+            return Err(Error::unsupported(
+                "resample augments batches that have samples of several datasets",
+            )
+            .with_remedy("give hsipack.mix bands=hsipack.augment.Resample(wavelengths, fwhm)"));
+        }
+        let pipelines = self.loader.members().iter().zip(&self.conversions);
+        let pipelines = pipelines.map(|(member, conversion)| {
             let seed = seed_of(pipeline.seed, member.number);
-            Arc::new(Pipeline { seed, ..pipeline.clone() })
+            let pipeline = Pipeline { seed, ..pipeline.clone() };
+            match pipeline.resamples_bands() {
+                true => self.resampling(pipeline, member, conversion),
+                false => Ok(pipeline),
+            }
         });
-        let pipelines: Vec<_> = pipelines.collect();
+        let pipelines: Vec<_> = pipelines.collect::<Result<_>>()?;
+        self.check_augmentations(&pipelines)?;
+        let conversions = self.conversions.iter().zip(&pipelines);
+        let conversions = conversions.map(|(conversion, pipeline)| {
+            Ok(match pipeline.used_bands()? {
+                Some(used) => Arc::new(conversion.of_bands(&used)),
+                None => conversion.clone(),
+            })
+        });
+        let conversions = conversions.collect::<Result<_>>()?;
+        let pipelines: Vec<_> = pipelines.into_iter().map(Arc::new).collect();
         // The mask of valid pixels is made of all bands. Bands that are drawn of batches of several datasets are not those of
         // one of them.
         let needs_all = self.options.valid || self.loader.options().plan.mixes_items;
@@ -147,12 +167,45 @@ impl PreparedDeviceLoader {
             true => self.loader,
             false => self.loader.drawing_bands(&pipelines),
         };
-        Ok(Self { loader, pipelines, ..self })
+        Ok(Self { loader, conversions, pipelines, ..self })
     }
 
     /// The augmentations of its batches.
     pub fn augmentations(&self) -> Option<&Pipeline> {
         self.pipelines.first().map(Arc::as_ref)
+    }
+
+    /// The augmentations for the bands of a member.
+    fn resampling(
+        &self,
+        pipeline: Pipeline,
+        member: &Member,
+        conversion: &Conversion,
+    ) -> Result<Pipeline> {
+        let by_band = match &self.options.normalization {
+            Normalization::Standardize => true,
+            Normalization::StandardizeBy { mean, std } => mean.len() > 1 || std.len() > 1,
+            _ => false,
+        };
+        if by_band {
+            return Err(Error::conflict(
+                "resample would mix bands that are standardised by their own statistics",
+            )
+            .with_remedy(
+                "do not standardise in the loader, but with a standardize after resample, which has numbers for the new bands",
+            ));
+        }
+        let bands = conversion.bands(member)?;
+        pipeline.with_bands(&bands).map_err(|error| error.at(member.dataset().path()))
+    }
+
+    /// For each dataset, the bands that its images have after they were resampled, before bands of them are drawn; `None` if
+    /// they are not resampled.
+    ///
+    /// # Errors
+    /// If the augmentations lost the bands of images.
+    pub fn resampled_bands(&self) -> Result<Vec<Option<ImageBands>>> {
+        self.pipelines.iter().map(|pipeline| pipeline.resampled_bands()).collect()
     }
 
     /// Whether batches are the stored values, so that nothing is computed.
@@ -168,8 +221,9 @@ impl PreparedDeviceLoader {
     }
 
     /// Checks that these augmentations can be applied to all windows that will come.
-    fn check_augmentations(&self, pipeline: &Pipeline) -> Result<()> {
-        for (member, conversion) in self.loader.members().iter().zip(&self.conversions) {
+    fn check_augmentations(&self, pipelines: &[Pipeline]) -> Result<()> {
+        let members = self.loader.members().iter().zip(&self.conversions);
+        for ((member, conversion), pipeline) in members.zip(pipelines) {
             let masks = conversion.masks();
             for shape in member.plan().shapes() {
                 let read = member.options().bands.as_ref().map_or(shape.bands, Vec::len);

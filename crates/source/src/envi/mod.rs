@@ -85,16 +85,20 @@ pub(super) fn data_of(path: &Path) -> Option<PathBuf> {
     tiff::image_of(path, &header).or_else(|| Some(find_data(path, &header).ok()?.0))
 }
 
-/// The wavelengths in the text of an ENVI header, in nm; `None` if it is not a header.
+/// Centres of bands and, if they are known, full widths at half maximum, in nm.
+pub(super) type Bands = (Vec<f64>, Option<Vec<f64>>);
+
+/// The bands in the text of an ENVI header; `None` if it is not a header.
 ///
 /// # Errors
 /// If the header is malformed, or has no wavelengths.
-pub(super) fn wavelengths_in(text: &[u8]) -> Result<Option<Vec<f64>>> {
+pub(super) fn bands_in(text: &[u8]) -> Result<Option<Bands>> {
     if header::kind(text) != Kind::Envi {
         return Ok(None);
     }
-    let wavelengths = header::parse(text)?.wavelength;
-    wavelengths.map(Some).ok_or_else(|| {
+    let header = header::parse(text)?;
+    let bands = header.wavelength.map(|wavelengths| (wavelengths, header.fwhm));
+    bands.map(Some).ok_or_else(|| {
         Error::conflict("the header has no wavelengths").with_remedy("give another file")
     })
 }

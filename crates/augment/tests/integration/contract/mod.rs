@@ -9,9 +9,11 @@ use std::ops::Range;
 
 use half::{bf16, f16};
 use hsipack_augment::{
-    Array, Augmented, ElementType, Frame, Images, Mask, MaskFill, Parameters, Pipeline, SampleKey,
+    Array, Augmented, ElementType, Frame, ImageBands, Images, Mask, MaskFill, Parameters, Pipeline,
+    SampleKey,
 };
 use hsipack_format::Result;
+use hsipack_format::spectral_response::{MIN_COVERAGE, SensorBands, SpectralResponse};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
@@ -63,6 +65,7 @@ macro_rules! contract {
             what_is_too_large_becomes_the_largest_value
             infinite_values_stay_infinite
             drawn_bands_are_those_of_the_image
+            spectra_are_resampled_by_the_rule_of_the_format
         }
     };
 }
@@ -828,6 +831,67 @@ pub fn drawn_bands_are_those_of_the_image(apply: &Apply) {
                 for (plane, band) in planes.chunks_exact(pixels).zip(chosen) {
                     assert!(plane.iter().all(|number| *number == *band as f64), "band {band}");
                 }
+            }
+        }
+    }
+}
+
+pub fn spectra_are_resampled_by_the_rule_of_the_format(apply: &Apply) {
+    let source = ImageBands {
+        wavelengths: vec![400.0, 410.0, 420.0, 440.0, 450.0, 460.0],
+        fwhm: Some(vec![8.0; 6]),
+        valid: Some(vec![true, true, false, true, true, true]),
+    };
+    let (nm, fwhm) = (vec![452.0, 405.0, 410.0, 500.0, 430.0], vec![30.0, 20.0, 0.0, 10.0, 40.0]);
+    let op = json!({"op": "resample", "wavelengths": nm, "fwhm": fwhm});
+    let pipeline = pipeline(&[op, json!({"op": "vflip", "p": 1.0})], 0);
+    let error = pipeline.check(FRAME, &[]).unwrap_err();
+    assert!(error.what().contains("wavelengths of the images are unknown"), "{error}");
+    let pipeline = pipeline.with_bands(&source).unwrap();
+    let target = SensorBands { wavelengths: &nm, fwhm: Some(&fwhm), valid: None };
+    let ImageBands { wavelengths, fwhm, valid } = &source;
+    let bands = SensorBands { wavelengths, fwhm: fwhm.as_deref(), valid: valid.as_deref() };
+    let response = SpectralResponse::new(bands, target, MIN_COVERAGE).unwrap();
+    assert_eq!(response.valid(), [true, true, true, false, true]);
+    assert_eq!(pipeline.used_bands().unwrap().unwrap(), [0, 1, 3, 4, 5]);
+    for element in [ElementType::F16, ElementType::BF16, ElementType::F32, ElementType::F64] {
+        let Frame { rows, columns, bands } = FRAME;
+        let value = |index: usize| match index % 311 {
+            0 => f64::NAN,
+            7 => f64::INFINITY,
+            // Values of the band that is not valid mean nothing.
+            _ if index % bands == 2 => f64::NAN,
+            other => (other * 7919 % 311) as f64 / 311.0 - 0.25,
+        };
+        let numbers: Vec<f64> = (0..3 * rows * columns * bands).map(value).collect();
+        let image = Array::of_numbers(&numbers, &[3, rows, columns, bands], element).unwrap();
+        let images = Images::new(image.permuted(&[0, 3, 1, 2]), Vec::new());
+        let parameters = pipeline.draw(FRAME, 0, &keys(3)).unwrap();
+        let image = apply(&pipeline, &images, &parameters, 2).unwrap().image;
+        assert_eq!(image.shape(), [3, 5, rows, columns]);
+        let have = self::numbers(&image);
+        // Numbers of the type, in the order of the result.
+        let rounded = self::numbers(&images.image);
+        let index = |at: [usize; 4], bands: usize| {
+            ((at[0] * bands + at[1]) * rows + at[2]) * columns + at[3]
+        };
+        let tolerance = match element {
+            ElementType::F16 => 1e-3,
+            ElementType::BF16 => 8e-3,
+            ElementType::F32 => 1e-6,
+            _ => 1e-14,
+        };
+        for (sample, row, column) in (0..3 * rows * columns)
+            .map(|pixel| (pixel / rows / columns, pixel / columns % rows, pixel % columns))
+        {
+            let spectrum = |band| rounded[index([sample, band, rows - 1 - row, column], bands)];
+            let spectrum: Vec<f64> = (0..bands).map(spectrum).collect();
+            let mut want = [0.0f64; 5];
+            response.apply(&spectrum, &mut want);
+            for (band, want) in want.into_iter().enumerate() {
+                let have = have[index([sample, band, row, column], 5)];
+                let same = have.is_nan() && want.is_nan() || (have - want).abs() <= tolerance;
+                assert!(same, "{element}, {sample}, {band}, {row}, {column}: {have} {want}");
             }
         }
     }

@@ -440,6 +440,7 @@ impl ConvertOptions {
         if !self.values.dtype().is_float() {
             self.values.check_unchanged()?;
         }
+        self.values.check_resampled()?;
         self.values.keep_bits.check(self.values.dtype())?;
         if self.layout.level > 9 {
             return conflict("the compression level is above 9", "give 0 to 9");

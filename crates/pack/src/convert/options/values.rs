@@ -10,7 +10,7 @@ use std::str::FromStr;
 use hsipack_format::arguments::one_of;
 use hsipack_format::names::by_name;
 use hsipack_format::{DType, Error, Opt, Result, SpectralNorm, remedy};
-use hsipack_source::{Axes, Mosaic};
+use hsipack_source::{Axes, BandGrid, Mosaic};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Map, Value};
 
@@ -409,10 +409,20 @@ pub struct ValueOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "ROWSxCOLUMNS", help_heading = "Inputs"))]
     pub mosaic: Option<Mosaic>,
+    /// Resample spectra to other bands: those of a CSV with the columns wavelength and fwhm, an ENVI header, a dataset or a
+    /// cube
+    ///
+    /// Each new band is a mean of the physical values of the cube's bands, weighted by a Gaussian of its fwhm; without fwhm,
+    /// it is interpolated linearly. Wavelengths are in nm, or in µm if all are below 100. Bands where the cube has none are
+    /// NaN and marked as bad. --bands, --wavelengths and --drop-bad-bands then choose among the new bands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", display_order = 15))]
+    pub resample: Option<BandGrid>,
 }
 
 /// Options of values that recipes omit if they are not used.
-pub(super) const LATER_VALUES: [&str; 4] = ["header", "band_centers", "bands_from", "mosaic"];
+pub(super) const LATER_VALUES: [&str; 5] =
+    ["header", "band_centers", "bands_from", "mosaic", "resample"];
 
 impl Default for ValueOptions {
     fn default() -> Self {
@@ -435,6 +445,7 @@ impl Default for ValueOptions {
             bands_from: None,
             bands_exclude: Vec::new(),
             mosaic: None,
+            resample: None,
         }
     }
 }
@@ -480,6 +491,7 @@ impl ValueOptions {
             (Opt::Fill, matches!(self.fill, Fill::Value(_))),
             (Opt::KeepBits, self.keep_bits != KeepBits::All),
             (Opt::Normalize, self.normalize != Normalize::None),
+            (Opt::Resample, self.resample.is_some()),
             (Opt::White, self.white.is_some()),
             (Opt::Dark, self.dark.is_some()),
         ];
@@ -495,6 +507,26 @@ impl ValueOptions {
                 Opt::Dtype.to("float16")
             ])),
         }
+    }
+
+    /// Checks that nothing needs the bands of the sensor if spectra are resampled.
+    ///
+    /// # Errors
+    /// If an option does; the error names it.
+    pub(crate) fn check_resampled(&self) -> Result<()> {
+        let needs = [
+            (Opt::White, self.white.is_some()),
+            (Opt::Dark, self.dark.is_some()),
+            (Opt::RawValues, self.raw_values),
+        ];
+        let needed = needs.into_iter().find(|(_, is_given)| *is_given);
+        let Some((option, _)) = needed.filter(|_| self.resample.is_some()) else { return Ok(()) };
+        let why = match option == Opt::RawValues {
+            true => "only physical values can be resampled",
+            false => "references have the bands of the sensor",
+        };
+        Err(Error::conflict(format!("{} with {option}: {why}", Opt::Resample))
+            .with_remedy(remedy!["leave out one of them"]))
     }
 
     /// Element type of the packed values.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hsipack_format::{Error, Opt, Result, remedy};
 use hsipack_source::{
     Axes, BandPattern, CubeInfo, OpenOptions, Scaling, Source, demosaic, described, open_frame,
+    resampled,
 };
 
 use super::PlannedSample;
@@ -25,12 +26,18 @@ pub fn open_source(input: &Input, values: &ValueOptions) -> Result<Box<dyn Sourc
     if shape.is_empty() || shape.checked_values().is_none() {
         return Err(Error::malformed(format!("the cube has the shape {shape}")).at(&input.file));
     }
-    if let Some(centers) = &values.band_centers {
-        let mut info = source.info().clone();
-        band_centers::apply(centers, input, &mut info)?;
-        return Ok(described(source, info));
+    let source = match &values.band_centers {
+        None => source,
+        Some(centers) => {
+            let mut info = source.info().clone();
+            band_centers::apply(centers, input, &mut info)?;
+            described(source, info)
+        }
+    };
+    match &values.resample {
+        None => Ok(source),
+        Some(grid) => resampled(source, grid, values.nodata),
     }
-    Ok(source)
 }
 
 fn open_file(input: &Input, values: &ValueOptions) -> Result<Box<dyn Source>> {
@@ -110,7 +117,8 @@ pub(crate) fn with_calibration(
     }
     Transform {
         dtype,
-        nodata: values.nodata.or(info.ignore_value),
+        // Missing values of resampled cubes are NaN already.
+        nodata: values.nodata.filter(|_| values.resample.is_none()).or(info.ignore_value),
         calibration,
         normalize: values.normalize,
         fill: values.fill,

@@ -123,9 +123,9 @@ fn lengths_of(input: &Input, values: &ValueOptions) -> Option<[usize; 3]> {
     Some(order.lengths(shape))
 }
 
-/// The number of bands is not known yet.
+/// The number of bands is not known yet, nor which axis they have.
 fn without_centers(values: &ValueOptions) -> ValueOptions {
-    ValueOptions { band_centers: None, ..values.clone() }
+    ValueOptions { band_centers: None, resample: None, ..values.clone() }
 }
 
 /// The only order in which an array has the rows and columns of its masks.

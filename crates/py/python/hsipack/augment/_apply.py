@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,9 @@ AnyArray = TypeVar("AnyArray")
 Masks: TypeAlias = Array | Mapping[str, Array]
 # Ids of the samples, or (id, number of the crop).
 Ids: TypeAlias = int | Array | Sequence[int] | Sequence[tuple[int, int]]
+
+# Wavelengths, widths and validity of bands.
+_Spectrum: TypeAlias = tuple[tuple[float, ...], tuple[float, ...] | None, tuple[bool, ...] | None]
 
 _IMAGE_KEYS = ("input", "image")
 _IMAGE_TYPES = ("float16", "bfloat16", "float32", "float64")
@@ -51,6 +55,8 @@ class Applicable:
         self._drawn: str | None = None
         # The native pipeline and its seed.
         self._pipeline: tuple[int, _hsipack.Pipeline] | None = None
+        # The native pipeline for images with bands, and what it was made from.
+        self._of_bands: tuple[_hsipack.Pipeline, _Spectrum, _hsipack.Pipeline] | None = None
         # The seed that was drawn, if none was given.
         self._own_seed: int | None = None
         # Distinguishes this augmentation from others; its copies have the same.
@@ -160,7 +166,7 @@ class Applicable:
         keys = self._given_keys(call, ids, epoch)
         samples = self._next_keys(call) if keys is None else keys
         process = _processes.of_process() if keys is None else ()
-        native = self._native(process)
+        native = self._for_bands(self._native(process), call)
         if call.boxes:
             native.check_boxes()
         made, self._drawn = native.augment(
@@ -192,6 +198,7 @@ class Applicable:
         call = _taken_apart(image, masks, mask_keys, image_keys, self._keys)
         # Known parameters need no seed.
         native = _hsipack.Pipeline(self.to_json()) if self._pipeline is None else self._pipeline[1]
+        native = self._for_bands(native, call)
         made = native.replay(*call.native(), drawn, _torch.threads(), self._through)
         self._drawn = drawn
         return self._made(call, native, *made)
@@ -212,6 +219,8 @@ class Applicable:
         assert self._drawn is not None
         if call.boxes:
             made |= _boxes.moved(call.boxes, native, self._drawn, call.batched)
+        if isinstance(made, dict) and (resampled := native.resampled_bands()) is not None:
+            made |= _resampled(made, resampled)
         if isinstance(made, dict) and (bands := native.bands(self._drawn)) is not None:
             made |= _bands_of(made, bands, call.batched)
         return made
@@ -223,6 +232,15 @@ class Applicable:
             config = json.loads(self.to_json())
             self._pipeline = seed, _hsipack.Pipeline(json.dumps({**config, "seed": seed}))
         return self._pipeline[1]
+
+    def _for_bands(self, native: _hsipack.Pipeline, call: Call) -> _hsipack.Pipeline:
+        """The native pipeline for images with the bands of a dictionary, if it resamples them."""
+        if call.spectrum is None or not native.resamples_bands():
+            return native
+        spectrum = _spectrum_of(call.spectrum)
+        if self._of_bands is None or self._of_bands[:2] != (native, spectrum):
+            self._of_bands = native, spectrum, native.with_bands(*spectrum)
+        return self._of_bands[2]
 
     def _seed(self) -> int:
         """The seed that was given, or one that is drawn at the first use."""
@@ -252,7 +270,7 @@ class Applicable:
         return [(number, 0) for number in range(first, last)]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pipeline": None, "_shared": None}
+        return {**self.__dict__, "_pipeline": None, "_of_bands": None, "_shared": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -285,6 +303,8 @@ class Call:
     boxes: Mapping[str, Any] = field(default_factory=dict)
     # Names of the further images among the masks.
     further: Sequence[str] = ()
+    # The dict, if it has the wavelengths of its images.
+    spectrum: Mapping[str, Any] | None = None
 
     def native(self) -> tuple[Any, list[tuple[str, Any, bool]]]:
         image = _arrays.native(self.image)
@@ -392,7 +412,45 @@ def _of_dict(
     ids = _ids_of(batch, batched)
     boxes = {key: batch[key] for key in _boxes.KEYS if key in batch and _boxes.BOXES in batch}
     arrays = _batches(named, batched)
-    return Call(_batch(image, batched), arrays, assemble, batched, ids, boxes, further)
+    spectrum = batch if is_array(batch.get("wavelength")) else None
+    return Call(_batch(image, batched), arrays, assemble, batched, ids, boxes, further, spectrum)
+
+
+def _spectrum_of(batch: Mapping[str, Any]) -> _Spectrum:
+    """What a batch says about its bands: the same for all its images."""
+    lists: list[Any] = []
+    for key in ("wavelength", "fwhm", "band_valid"):
+        given = batch.get(key)
+        if not is_array(given):
+            lists.append(None)
+            continue
+        values = np.nan_to_num(np.asarray(given.cpu() if _torch.is_tensor(given) else given))
+        if values.ndim == 2 and (values == values[:1]).all():
+            values = values[0]
+        if values.ndim != 1:
+            raise ConflictError(
+                f"{key} has shape {values.shape} and differs between the images of a batch",
+                remedy="resample images with the same bands in one call",
+            )
+        lists.append(tuple(values.tolist()))
+    wavelengths, fwhm, valid = lists
+    return wavelengths, fwhm, valid
+
+
+def _resampled(batch: Mapping[str, Any], bands: _hsipack._Bands) -> dict[str, Any]:
+    """What a batch says about the bands that its images have once they are resampled."""
+    wavelengths, fwhm, valid = bands
+    made: dict[str, Any] = {"wavelength": np.array(wavelengths, dtype=np.float32)}
+    if "fwhm" in batch or fwhm is not None:
+        widths = np.array([math.nan] * len(wavelengths) if fwhm is None else fwhm, np.float32)
+        made["fwhm"] = np.where(widths > 0, widths, np.float32("nan"))
+    made["band_valid"] = np.array(valid, dtype=np.bool_)
+    given = batch.get("band_valid")
+    if given is not None and is_array(given) and len(given.shape) == 2:
+        made["band_valid"] = np.repeat(made["band_valid"][None], len(batch["image"]), axis=0)
+    if _torch.is_tensor(batch["image"]):
+        return {key: _torch.load().from_numpy(values) for key, values in made.items()}
+    return made
 
 
 def _bands_of(batch: Mapping[str, Any], bands: list[list[int]], batched: bool) -> dict[str, Any]:

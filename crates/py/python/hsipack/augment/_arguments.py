@@ -41,6 +41,28 @@ def numbers(name: str, value: Numbers, *counts: int) -> list[float]:
     raise kind(f"{name} = {given!r}", remedy=f"give {wanted} numbers")
 
 
+def list_of_numbers(name: str, value: Numbers) -> list[float]:
+    """A list of at least one number."""
+    given = plain(value)
+    if isinstance(given, list) and given:
+        return [number(name, one) for one in given]
+    raise ArgumentTypeError(f"{name} = {given!r}", remedy="give a list of numbers")
+
+
+def widths(value: Number | Numbers, bands: int) -> list[float]:
+    """A width for each band; 0 if it is unknown."""
+    given = per_band(value)
+    values = given if isinstance(given, list) else [given] * bands
+    if len(values) != bands:
+        raise ConflictError(
+            f"fwhm has {len(values)} numbers for {bands} wavelengths",
+            remedy="give one width for each wavelength, or one for all",
+        )
+    if wrong := [width for width in values if width is not None and not 0 <= width < math.inf]:
+        raise ConflictError(f"fwhm has the width {wrong[0]}", remedy="give widths above 0 in nm")
+    return [0.0 if width is None else width for width in values]
+
+
 def number(name: str, value: Any) -> float:
     """A number; text is no number."""
     try:

@@ -26,6 +26,7 @@ __all__ = [
     "RandomContrast",
     "RandomGaussianBlur",
     "RandomGaussianNoise",
+    "Resample",
     "SpectralShift",
     "SpectralSmooth",
 ]
@@ -237,6 +238,43 @@ class RandomBands(Augmentation):
     ) -> None:
         (number,) = read.band_numbers("count", [count])
         super().__init__(count=number, contiguous=contiguous, per=per, sorted=sorted)
+
+
+class Resample(Augmentation):
+    """Resamples spectra to other bands, such as those of another sensor.
+
+    Every new band is a weighted mean of the bands of the image: a Gaussian of its ``fwhm``, made
+    narrower by the width of these bands if it is known. So constant spectra stay the same. Bands
+    without ``fwhm``, or too narrow for the bands of the image, are interpolated linearly. Bands
+    that are not valid take no part.
+
+    A new band is not valid if less than half of its response is where the image has bands. Its
+    values are NaN, and ``band_valid`` of a batch is False. A value is also NaN if a value that it
+    is made of is missing.
+
+    In a loader, the dataset must have wavelengths. In a call, give a dictionary with ``wavelength``
+    in nm beside ``image``, and ``fwhm`` and ``band_valid`` where they are known. These keys are
+    afterwards those of the new bands. Place it before ``RandomBands``, and standardise after it.
+
+    Args:
+        wavelengths: centres of the new bands in nm.
+        fwhm: their full widths at half maximum in nm: one for each, or one for all. NaN or 0 is
+            unknown; if ``None``, all are.
+
+    >>> import numpy as np
+    >>> nm = np.arange(400, 701, 10, dtype=np.float32)
+    >>> batch = {"image": np.full((2, 31, 4, 4), 0.5, np.float32), "wavelength": nm}
+    >>> made = Resample([490, 560, 665], fwhm=[65, 35, 30])(batch)
+    >>> made["image"].shape, made["wavelength"].tolist()
+    ((2, 3, 4, 4), [490.0, 560.0, 665.0])
+    """
+
+    op = "resample"
+
+    def __init__(self, wavelengths: Numbers, fwhm: Number | Numbers | None = None) -> None:
+        centres = read.list_of_numbers("wavelengths", wavelengths)
+        widths = None if fwhm is None else read.widths(fwhm, len(centres))
+        super().__init__(wavelengths=centres, fwhm=widths)
 
 
 class BandJitter(Augmentation):
