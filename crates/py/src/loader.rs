@@ -645,12 +645,6 @@ impl Loader {
         Ok((samples, counts, serde_json::to_string(&facts).expect("plain data")))
     }
 
-    /// For each dataset, the bands that resampled images have, before bands of them are drawn.
-    fn resampled_bands(&self, py: Python<'_>) -> PyResult<Vec<Option<ResampledBands>>> {
-        let bands = self.prepared().resampled_bands().or_raise(py)?;
-        Ok(bands.into_iter().map(|bands| bands.map(parts_of_bands)).collect())
-    }
-
     /// For each dataset with samples, its number and, for each stack, which bands of batches are valid, if images are resampled
     /// to the same bands.
     fn bands_in_batches(&self) -> Vec<(usize, Vec<Option<Vec<bool>>>)> {
@@ -661,6 +655,12 @@ impl Loader {
             (member.number(), valid.collect())
         };
         prepared.members().iter().map(of_member).collect()
+    }
+
+    /// For each dataset, the bands that resampled images have, before bands of them are drawn.
+    fn resampled_bands(&self, py: Python<'_>) -> PyResult<Vec<Option<ResampledBands>>> {
+        let bands = self.prepared().resampled_bands().or_raise(py)?;
+        Ok(bands.into_iter().map(|bands| bands.map(parts_of_bands)).collect())
     }
 
     /// Whether it standardises by statistics of all samples although there is a training split.

@@ -37,6 +37,8 @@ def cubes(name: str, size: tuple[int, int] = (8, 10), wavelengths: bool = True) 
             "label": f"{name}{number % 2}",
             "site": f"{name}-{number}",
             "height": float(number),
+            "boxes": [[number % 4, 1, number % 4 + 3, 5]] * (number % 3),
+            "box_labels": [f"{name}{number % 2}"] * (number % 3),
         }
         if wavelengths:
             about |= {"wavelengths": waves(name), "fwhm": [90.0] * bands}
@@ -83,8 +85,9 @@ def test_batches_are_those_of_the_datasets_with_missing_bands(
         for name, path in packed.items()
     }
     seen: Counter[tuple[str, int]] = Counter()
+    mixed = mix(opened)
     extras = ["wavelength", "fwhm", "band_valid", "valid"]
-    for batch in loader(mix(opened), shuffle=shuffle, output=output, extras=extras):
+    for batch in loader(mixed, shuffle=shuffle, output=output, extras=extras):
         assert type(batch["image"]) is (torch.Tensor if output == "torch" else np.ndarray)
         count = len(batch["id"])
         assert batch["image"].shape == (count, 5, 8, 10)
@@ -100,6 +103,14 @@ def test_batches_are_those_of_the_datasets_with_missing_bands(
             assert batch["name"][place] == sample["name"] == f"{name}{number}"
             assert batch["site"][place] == f"{name}-{number}"
             assert batch["height"][place] == number
+            boxes = np.asarray(batch["boxes"][place]).tolist()
+            assert (
+                boxes
+                == sample["boxes"].tolist()
+                == [[number % 4, 1, number % 4 + 3, 5]] * (number % 3)
+            )
+            classes = [mixed.box_names[label] for label in batch["box_labels"][place]]
+            assert classes == [f"{name}{number % 2}"] * (number % 3)
             labels = ["enmap0", "enmap1", "prisma0", "prisma1"]
             assert labels[batch["label"][place]] == f"{name}{number % 2}"
             assert batch["band_valid"][place].tolist() == [band < bands for band in range(5)]
@@ -208,16 +219,10 @@ def response(name: str) -> npt.NDArray[np.float64]:
     return weights
 
 
-def resample() -> Any:
+def resample() -> augment.Resample:
     return augment.Resample(TARGET, fwhm=TARGET_FWHM)
 
 
-has_resample = pytest.mark.skipif(
-    not hasattr(augment, "Resample"), reason="there is no Resample in this build"
-)
-
-
-@has_resample
 @pytest.mark.parametrize("normalize", [None, "standardize"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_resampled_batches_are_those_of_numpy(
@@ -391,6 +396,7 @@ def test_bands_that_differ_are_refused(packed: dict[str, Path], make: Any, what:
         ({"decode": "device"}, "GPU decodes"),
         ({"shuffle_window": 1000}, "shuffle window"),
         ({"device_cache": "decoded"}, "stay on the device"),
+        ({"augment": [augment.Resample([500, 600])]}, "resample augments"),
     ],
 )
 def test_ways_that_cannot_mix_are_refused(
@@ -401,7 +407,6 @@ def test_ways_that_cannot_mix_are_refused(
     assert raised.value.remedy
 
 
-@has_resample
 def test_a_sensor_without_wavelengths_is_not_resampled(
     packed: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -78,7 +78,7 @@ class Extras:
         quality: Any,
         reading: Reading,
         output: Output,
-        resample: Mapping[str, Any] | None,
+        resample: Mapping[str, Any] | None = None,
         common: CommonBands | None = None,
     ) -> None:
         names = [] if names is None else _options.names("extras", names)

@@ -417,9 +417,9 @@ class Loader(DataLoaderAttributes):
         self._output: Output = output
         self._given_place = given_place
         self._start(None)
-        self._extras.use_resampled(self._native.resampled_bands())
         if self._mixes_items:
             self._extras.use_valid(self._native.bands_in_batches())
+        self._extras.use_resampled(self._native.resampled_bands())
         self._number = _ranks.number_of(self._identity())
         self._announce_seed()
         if self._native.lacks_train_statistics():

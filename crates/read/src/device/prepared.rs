@@ -117,11 +117,11 @@ impl PreparedDeviceLoader {
                 .at(member.dataset().path())
                 .with_remedy("choose float16 or float32 as the type"));
         }
-        if self.loader.options().plan.mixes_items && pipeline.resamples_bands() {
+        if pipeline.resamples_bands() && self.loader.options().plan.mixes_items {
             return Err(Error::unsupported(
-                "resample cannot augment batches with samples of several datasets",
+                "resample augments batches that have samples of several datasets",
             )
-            .with_remedy("give Resample as the bands of the mix instead"));
+            .with_remedy("give hsipack.mix bands=hsipack.augment.Resample(wavelengths, fwhm)"));
         }
         let pipelines = self.loader.members().iter().zip(&self.conversions);
         let pipelines = pipelines.map(|(member, conversion)| {
