@@ -146,16 +146,19 @@ impl Grid {
 
     /// Whether band group `group` has any of `bands`. All groups have if it is `None`.
     fn has_any(&self, group: usize, bands: Option<&[usize]>) -> bool {
-        let is_within = |band: &usize| band / self.band_group == group;
-        bands.is_none_or(|bands| bands.iter().any(is_within))
+        // Windows ask this for every group, and a division for each band would take longer than copying their values.
+        let of_group = group * self.band_group..(group + 1) * self.band_group;
+        bands.is_none_or(|bands| bands.iter().any(|band| of_group.contains(band)))
+    }
+
+    /// The band groups that have any of `bands`; all groups if it is `None`.
+    pub fn groups_with(&self, bands: Option<&[usize]>) -> impl Iterator<Item = usize> {
+        (0..self.band_groups).filter(move |group| self.has_any(*group, bands))
     }
 
     /// The number of band groups that have any of `bands`; all groups if it is `None`.
     pub fn groups_of(&self, bands: Option<&[usize]>) -> usize {
-        if bands.is_none() {
-            return self.band_groups;
-        }
-        (0..self.band_groups).filter(|group| self.has_any(*group, bands)).count()
+        self.groups_with(bands).count()
     }
 
     /// Cubes in a full shard.

@@ -20,6 +20,7 @@ use crate::shuffle_buffer::{BufferedChunk, ChunkRef, ShuffleBuffer};
 use crate::store::ReadBuffer;
 use crate::{Error, ErrorKind, Result};
 
+pub(crate) use gather::GroupsOfGrid;
 pub(crate) use padded::{fill, inside};
 pub(crate) use prefetch::ChunkPrefetch;
 

@@ -7,7 +7,7 @@ use super::band_fit::BandFit;
 use super::batch_plan::{BatchPlan, Part};
 use super::reader::Reader;
 use crate::dataset::array::ArrayRef;
-use crate::decode::{Decoder, Scratch};
+use crate::decode::{Decoder, GroupsOfGrid, Scratch};
 use crate::plan::Item;
 use crate::ring::slots::Failure;
 use crate::{Error, ErrorKind, Result};
@@ -46,13 +46,15 @@ pub(super) fn fill(
         let (mut out, after) = rest.split_at_mut(part.bytes);
         rest = after;
         let bytes = part.bytes / part.windows;
-        let mut cubes = Cubes { reader, array: part.array, last: None };
+        let groups = GroupsOfGrid::default();
+        let mut cubes = Cubes { reader, array: part.array, last: None, groups };
         let mut position = part.position;
         let end = position + part.windows;
         while position < end {
             // Many windows may lie in chunks that are in memory, cube by cube…
             let items = &plan.items[position..end];
-            let mut gather = || cubes.gather(part, items, out, scratch);
+            let decoder = reader.decoder_of(plan, position);
+            let mut gather = || cubes.gather(decoder, part, items, out, scratch);
             let gathered = catch_unwind(AssertUnwindSafe(&mut gather)).unwrap_or(0);
             if gathered > 0 {
                 position += gathered;
@@ -63,7 +65,6 @@ pub(super) fn fill(
             let item = &items[0];
             let (one, after) = out.split_at_mut(bytes);
             out = after;
-            let decoder = reader.decoder_of(plan, position);
             let mut read = || cubes.read(decoder, part, *item, one, scratch);
             let done = catch_unwind(AssertUnwindSafe(&mut read)).unwrap_or_else(|_| {
                 Err(Error::new(
@@ -87,6 +88,7 @@ struct Cubes<'a> {
     array: usize,
     /// The last sample, its array and its place: many windows may be of one sample.
     last: Option<(usize, ArrayRef<'a>, usize)>,
+    groups: GroupsOfGrid,
 }
 
 impl<'a> Cubes<'a> {
@@ -108,6 +110,7 @@ impl<'a> Cubes<'a> {
     /// many.
     fn gather(
         &mut self,
+        decoder: Decoder<'_>,
         part: &Part,
         items: &[Item],
         out: &mut [u8],
@@ -118,9 +121,9 @@ impl<'a> Cubes<'a> {
         if self.reader.new_ids.of(array).is_some() || self.fit().is_some() {
             return 0;
         }
-        let Some(gather) = self.reader.decoder().gather(array, index) else { return 0 };
+        let Some(gather) = decoder.gather(array, index, &mut self.groups) else { return 0 };
         let of_it = items.iter().take_while(|item| item.sample == first.sample);
-        gather.copy(of_it.map(|item| array.window(item.window)), out, &mut scratch.meter)
+        gather.copy(of_it.map(|item| array.window(item.window)), out, scratch)
     }
 
     /// How the images of the batch get its bands, if that is what is read.

@@ -6,16 +6,23 @@ use super::Values;
 
 /// Which part of a chunk is copied to which part of the window. Both are (row, column, band)
 /// arrays.
-pub(super) struct Copy<'a> {
-    /// First row and column in the chunk, and the chunk's width.
+#[derive(Clone, Debug)]
+pub struct WindowCopy<'a> {
+    /// First row in the chunk.
     pub from_row: usize,
+    /// First column in the chunk.
     pub from_column: usize,
+    /// Columns of the chunk.
     pub from_width: usize,
-    /// First column in the window, and the window's width.
+    /// First column in the window.
     pub to_column: usize,
+    /// Columns of the window.
     pub to_width: usize,
+    /// Rows of the part.
     pub rows: usize,
+    /// Columns of the part.
     pub columns: usize,
+    /// The values, and how they are delivered.
     pub values: Values<'a>,
     /// Bands of the chunk, with those beyond the last one of the cube.
     pub bands: usize,
@@ -35,23 +42,32 @@ struct Run {
     bands: usize,
 }
 
-impl Copy<'_> {
-    /// Copies the part.
-    pub(super) fn run(&self, from: &[u8], to: &mut [u8]) {
+impl WindowCopy<'_> {
+    /// Copies the part from the chunk to the window.
+    pub fn run(&self, from: &[u8], to: &mut [u8]) {
+        if self.group.len() < self.of_bands {
+            for run in self.runs() {
+                self.each_row(from, to, |from, to| self.interleave(run, from, to));
+            }
+            return;
+        }
+        match self.chosen {
+            None => self.each_row(from, to, |from, to| self.values.put(from, to)),
+            Some(bands) => self.each_row(from, to, |from, to| self.gather(bands, from, to)),
+        }
+    }
+
+    /// Calls `copy` with the part of each row in the chunk and in the window.
+    fn each_row(&self, from: &[u8], to: &mut [u8], copy: impl Fn(&[u8], &mut [u8])) {
         let from_pixel = self.bands * self.values.stored;
         let to_pixel = self.chosen.map_or(self.of_bands, <[usize]>::len) * self.values.delivered();
         let from_rows = from.chunks_exact(self.from_width * from_pixel).skip(self.from_row);
         let to_rows = to.chunks_exact_mut(self.to_width * to_pixel);
         for (from, to) in from_rows.zip(to_rows).take(self.rows) {
-            let from = &from[self.from_column * from_pixel..][..self.columns * from_pixel];
-            let to = &mut to[self.to_column * to_pixel..][..self.columns * to_pixel];
-            match self.chosen {
-                _ if self.group.len() < self.of_bands => {
-                    self.runs().for_each(|run| self.interleave(run, from, to));
-                }
-                None => self.values.put(from, to),
-                Some(bands) => self.gather(bands, from, to),
-            }
+            copy(
+                &from[self.from_column * from_pixel..][..self.columns * from_pixel],
+                &mut to[self.to_column * to_pixel..][..self.columns * to_pixel],
+            );
         }
     }
 
@@ -154,7 +170,7 @@ mod tests {
                 }
             }
             let mut got = vec![0; want.len()];
-            let copy = Copy {
+            let copy = WindowCopy {
                 from_row, from_column, from_width: width, to_column, to_width, rows, columns, values: Values::stored(element), bands: group,
                 of_bands: bands, group: in_chunk, chosen: chosen.as_deref(),
             };

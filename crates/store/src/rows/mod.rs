@@ -12,7 +12,7 @@ use std::ops::Range;
 use hsipack_format::{Grid, Result};
 
 use crate::memory;
-use copy::Copy;
+pub use copy::WindowCopy;
 
 /// The chunks of one cube.
 pub trait Chunks {
@@ -126,7 +126,7 @@ pub fn take(
         }
         let region = grid.region(chunk);
         let columns = region.columns.start.max(wanted.start)..region.columns.end.min(wanted.end);
-        let copy = Copy {
+        let copy = WindowCopy {
             from_row: rows.start - region.rows.start,
             from_column: columns.start - region.columns.start,
             from_width: tile.columns,
