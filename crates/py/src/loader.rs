@@ -9,7 +9,7 @@ use hsipack_augment::{Device, kernels};
 use hsipack_measure::diagnose::Facts;
 use hsipack_read::plan::{Crop, Item, Plan, Share, State, Window};
 use hsipack_read::{
-    CacheChoice, CacheKind, DeviceBatch, DeviceLoader, Error, Integers, KeptChunks, LoaderOptions,
+    CacheChoice, CacheKind, DeviceBatch, DeviceLoader, Error, KeptChunks, LoaderOptions,
     LoaderStats, Member, MemoryReport, Monitor, OfProcess, PreparedDeviceLoader, PreparedLoader,
     Result, Statistics, Workload,
 };
@@ -407,12 +407,7 @@ impl Loader {
         for (dataset, settings) in &datasets {
             let mut settings = Settings::of(settings)?;
             let mut options = std::mem::take(&mut settings.loader);
-            let device = &of_all.get_or_insert(settings).device;
-            let form = match device.physical {
-                true => Integers::default(),
-                false => Integers::Stored,
-            };
-            options.integers = device.integers(form);
+            options.integers = of_all.get_or_insert(settings).integers();
             members.push((dataset.get().get(py)?, options));
         }
         let of_all = of_all.unwrap_or_default();

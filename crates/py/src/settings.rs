@@ -1,7 +1,7 @@
 //! The settings of a loader, from Python's dictionary.
 
 use hsipack_augment::Pipeline;
-use hsipack_read::{DeviceOptions, Error, LoaderOptions, Result};
+use hsipack_read::{DeviceOptions, Error, Integers, LoaderOptions, Result};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -32,6 +32,14 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The form of images that are stored as integers: physical values, unless the dataset is read with `physical=False`.
+    pub fn integers(&self) -> Integers {
+        self.device.integers(match self.device.physical {
+            true => Integers::default(),
+            false => Integers::Stored,
+        })
+    }
+
     /// The settings in a dictionary. `None` stands for the default.
     pub fn of(settings: &Bound<'_, PyDict>) -> PyResult<Self> {
         let chosen = PyDict::new(settings.py());

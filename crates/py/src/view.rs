@@ -1,5 +1,6 @@
 //! The viewer's server, which runs next to the program.
 
+use hsipack_read::LoaderOptions;
 use hsipack_store::process::OfProcess;
 use hsipack_view::{Options, Subject, Training, View as Server};
 use pyo3::prelude::*;
@@ -65,6 +66,8 @@ fn training(settings: &Bound<'_, PyDict>) -> PyResult<Training> {
     let py = settings.py();
     let settings = Settings::of(settings)?;
     let pipeline = settings.pipeline().or_raise(py)?;
+    let integers = settings.integers();
     let (loader, images) = (settings.loader, settings.device);
+    let loader = LoaderOptions { integers, ..loader };
     Ok(Training { loader, images, augment: pipeline.map(|pipeline| pipeline.to_json()) })
 }

@@ -52,6 +52,7 @@ per second: median, least and greatest of the rounds; candidates and cases are c
   choice:       candidate case write_s
   windows:      rows columns all_bytes memory_bytes shuffle_window_bytes choice (null without --patch)
                 layouts[]{chunk,chunk_bytes,chunks_per_window,windows_per_s,auto}
+  integers:     dtype codec ratio decode[]{rate} write{rate} smaller faster (null if values are not integers)
   precision:    information{pairs,chance,bits} shares keep_99 keep_99_9 codec
                 best variants[]{codec,keep_bits,share,ratio,decode[],write,smaller,faster,smaller_than_chosen,
                 faster_than_chosen,max_rel,bound_rel,mean_rel,max_abs}
@@ -97,10 +98,12 @@ fn print(report: &Report) {
     print_cases(report);
     report.windows.iter().for_each(print_windows);
     print_precision(report);
+    report.integers.iter().for_each(|integers| say!("  {}", integers.sentence()));
     let chosen = report.chosen();
     let chunk = report.chunk().map(|chunk| format!(" --chunk {chunk}")).unwrap_or_default();
+    let dtype = report.dtype().map(|dtype| format!(" --dtype {dtype}")).unwrap_or_default();
     say!(
-        "\n  choose       --codec {} --level {} --filter {}{chunk}",
+        "\n  choose       --codec {} --level {} --filter {}{chunk}{dtype}",
         chosen.candidate.codec.compressor.name(),
         chosen.candidate.codec.level,
         chosen.name.rsplit(' ').next().unwrap_or_default(),

@@ -22,7 +22,7 @@ from test_precision import bits_for, information, noisy_cube
 RUN = {
     "paths", "quick", "cores", "machine_cores", "threads", "rounds", "batch_size", "disk_rate",
     "step_time", "default_chunk_bytes", "sample", "copy", "candidates", "cases", "choice",
-    "windows", "precision", "notes", "seconds",
+    "windows", "integers", "precision", "notes", "seconds",
 }  # fmt: skip
 CANDIDATE = {
     "name", "codec", "level", "shuffle", "chunk_bytes", "keep_bits", "bytes", "ratio", "write",
@@ -213,6 +213,48 @@ def test_convert_takes_what_tune_writes(
     (sharding,) = metadata(out)["codecs"]
     blosc = sharding["configuration"]["codecs"][1]["configuration"]
     assert (blosc["cname"], blosc["clevel"]) == (chosen["codec"], chosen["level"])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("kind", "factor"), [("int16", 10000), ("uint8", 200)])
+def test_integers_are_compared_with_float16(
+    hsipack: Hsipack, tmp_path: Path, kind: str, factor: int, packed: bool
+) -> None:
+    folder = tmp_path / "counts"
+    for seed in range(2):
+        cube = np.clip(np.rint(noisy_cube(seed=seed) * factor), 0, np.iinfo(kind).max)
+        keys = {"reflectance_scale_factor": factor}
+        write_envi(folder / f"cube{seed}.hdr", cube.astype(kind), **keys)
+    source, file = folder, tmp_path / "tuned.toml"
+    if packed:
+        source = tmp_path / "packed"
+        hsipack.convert(folder, "--dtype", "auto", out=source)
+    run = tune(hsipack, source, "--quick", "--apply", file)
+    integers = run["integers"]
+    assert (integers["dtype"], run["sample"]["from_dataset"]) == (kind, packed)
+    assert [rate["threads"] for rate in integers["decode"]] == run["threads"]
+    assert integers["write"]["gb_per_s"] > 0
+    assert integers["faster"] > 0
+    # The sizes are those of datasets.
+    stored = {}
+    codec, level, shuffle = integers["codec"].split()
+    words = ["--codec", codec, "--level", level, "--filter", shuffle]
+    for dtype in (kind, "float16"):
+        out = tmp_path / dtype
+        hsipack.convert(folder, *words, "--dtype", dtype, out=out)
+        (shard,) = out.glob("*/image/c/0/0/0/0")
+        chunks = metadata(out)["chunk_grid"]["configuration"]["chunk_shape"][0]
+        # Each cube is one chunk.
+        stored[dtype] = shard.stat().st_size - (chunks * 16 + 4)
+    assert integers["ratio"] == pytest.approx(run["sample"]["all_bytes"] / stored[kind])
+    assert integers["smaller"] == pytest.approx(stored["float16"] / stored[kind])
+    assert f"--dtype {kind}` keeps them bit for bit" in file.read_text()
+    is_better = integers["smaller"] > 1 and integers["faster"] >= 0.95
+    assert (tomllib.loads(file.read_text()).get("dtype") == kind) == is_better
+
+
+def test_floats_are_not_compared_with_integers(run: dict[str, Any]) -> None:
+    assert run["integers"] is None
 
 
 def test_a_dataset_can_be_tuned(hsipack: Hsipack, cubes: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 use hsipack_format::grid::TARGET_CHUNK;
 use hsipack_format::{Codec, Compressor, DType, Shuffle, Tile};
+use hsipack_read::Conversion;
 
 use super::sample::Sample;
 
@@ -9,7 +10,7 @@ use super::sample::Sample;
 pub const LARGEST_CHUNK: usize = 8 << 20;
 
 /// One way to store chunks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
     /// Compressor, level and filter.
     pub codec: Codec,
@@ -17,13 +18,20 @@ pub struct Candidate {
     pub chunk_bytes: usize,
     /// Mantissa bits kept; `None` keeps all bits of float16.
     pub keep_bits: Option<u8>,
+    /// The conversion of the integers that are stored instead of float16.
+    pub integers: Option<Conversion>,
 }
 
 impl Candidate {
     /// A codec with chunks of the default size and all bits.
     pub fn new(compressor: Compressor, level: u8, shuffle: Shuffle) -> Self {
         let codec = Codec::new(compressor, level, shuffle, DType::F16);
-        Self { codec, chunk_bytes: TARGET_CHUNK, keep_bits: None }
+        Self { codec, chunk_bytes: TARGET_CHUNK, keep_bits: None, integers: None }
+    }
+
+    /// Bytes of the values as float16, of so many bytes that are stored.
+    pub fn half_bytes(&self, stored: usize) -> usize {
+        self.integers.map_or(stored, |conversion| conversion.converted_bytes(stored))
     }
 
     /// `lz4hc 4 byte`, as the options of `convert` spell it.

@@ -6,12 +6,13 @@
 //! does not verify them again. Threads take one chunk after another. Each decodes into its own memory, which was
 //! touched before, and moves through all of it, so that results are written to memory and not only to caches.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use hsipack_format::ErrorKind;
 use hsipack_format::codec::{TARGET_BLOCK, without_checksum};
-use hsipack_format::{Codec, ErrorKind};
 use hsipack_store::threads::{self, Pool};
 
 use super::candidates::Candidate;
@@ -46,8 +47,13 @@ impl Limits {
     }
 }
 
-/// Key of candidates with the same chunks: bytes of a chunk, and bits kept.
-type Cut = (usize, Option<u8>);
+/// Key of candidates with the same chunks: bytes of a chunk, bits kept, and whether they are integers.
+type Cut = (usize, Option<u8>, bool);
+thread_local! {
+    /// Working memory for decoding integers, which a loader keeps, too.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
 /// A stored chunk and its number.
 type Stored = (usize, Vec<u8>);
 
@@ -134,7 +140,7 @@ impl<'a> Bench<'a> {
         let pools = self.pools()?;
         for candidate in candidates {
             self.check()?;
-            let key = (candidate.chunk_bytes, candidate.keep_bits);
+            let key = (candidate.chunk_bytes, candidate.keep_bits, candidate.integers.is_some());
             let cached =
                 shared.iter().find(|(other, _)| *other == key).map(|(_, chunks)| chunks.clone());
             let candidate_chunks = cached.unwrap_or_else(|| chunks(candidate));
@@ -177,9 +183,9 @@ impl<'a> Bench<'a> {
         again: bool,
         pool: &Pool,
     ) -> Result<Trial> {
-        let (stored, rate) =
-            encode(&candidate.codec, &chunks, chunks.len(), pool, self.limits.first)?;
-        let lens = (0..stored.len()).map(|at| chunks.get(at).len()).collect();
+        let (stored, rate) = encode(&candidate, &chunks, chunks.len(), pool, self.limits.first)?;
+        let lens = (0..stored.len()).map(|at| candidate.half_bytes(chunks.get(at).len()));
+        let lens = lens.collect();
         Ok(Trial {
             candidate,
             chunks: again.then_some(chunks),
@@ -193,7 +199,7 @@ impl<'a> Bench<'a> {
     fn measure(&mut self, trial: &mut Trial, round: usize, pools: &[Pool]) -> Result<()> {
         if let Some(chunks) = trial.chunks.as_ref().filter(|_| round > 0) {
             let (_, rate) = encode(
-                &trial.candidate.codec,
+                &trial.candidate,
                 chunks,
                 trial.stored.len(),
                 most(pools),
@@ -201,11 +207,16 @@ impl<'a> Bench<'a> {
             )?;
             trial.write.push(rate);
         }
-        let codec = &trial.candidate.codec;
+        let Candidate { codec, integers, .. } = &trial.candidate;
         let stored: Vec<&[u8]> = trial.stored.iter().map(Vec::as_slice).collect();
         for (pool, rates) in pools.iter().zip(&mut trial.decode) {
             let rate = drive(pool, &mut self.out, &trial.lens, self.limits.decode, &|at, out| {
-                hsipack_store::codec::decode(codec, without_checksum(stored[at])?, out)
+                let frame = without_checksum(stored[at])?;
+                match integers {
+                    Some(conversion) => SCRATCH
+                        .with_borrow_mut(|scratch| conversion.decode(codec, frame, scratch, out)),
+                    None => hsipack_store::codec::decode(codec, frame, out),
+                }
             })?;
             rates.push(rate);
         }
@@ -239,9 +250,9 @@ fn most(pools: &[Pool]) -> &Pool {
 }
 
 /// Encodes the first `count` chunks on the threads of a pool, or as many of them as are begun in time. Returns the
-/// stored chunks, and the rate in bytes per second.
+/// stored chunks, and the rate in bytes of float16 per second.
 fn encode(
-    codec: &Codec,
+    candidate: &Candidate,
     chunks: &Chunks,
     count: usize,
     pool: &Pool,
@@ -264,7 +275,7 @@ fn encode(
             let mut stored = Vec::new();
             let chunk = chunks.get(at);
             // With the blocks that `convert` makes.
-            let codec = codec.with_blocks(TARGET_BLOCK, chunk.len());
+            let codec = candidate.codec.with_blocks(TARGET_BLOCK, chunk.len());
             hsipack_store::codec::encode(&codec, chunk, &mut stored)?;
             stored.shrink_to_fit();
             encoded.push((at, stored));
@@ -274,7 +285,8 @@ fn encode(
     let seconds = done.iter().map(|(_, end)| end.as_secs_f64()).fold(1e-9, f64::max);
     let mut stored: Vec<Stored> = done.into_iter().flat_map(|(encoded, _)| encoded).collect();
     stored.sort_by_key(|(at, _)| *at);
-    let bytes: usize = stored.iter().map(|(at, _)| chunks.get(*at).len()).sum();
+    let bytes: usize =
+        stored.iter().map(|(at, _)| candidate.half_bytes(chunks.get(*at).len())).sum();
     Ok((stored.into_iter().map(|(_, stored)| stored).collect(), bytes as f64 / seconds))
 }
 
@@ -387,7 +399,7 @@ mod tests {
         let sample =
             of_values(shape, (0..shape.values()).map(|at| (at * 7919 % 1013) as f32).collect());
         let chunks = sample.chunks(1 << 12, None);
-        let slow = Candidate::new(Compressor::Zstd, 9, Shuffle::Byte).codec;
+        let slow = Candidate::new(Compressor::Zstd, 9, Shuffle::Byte);
         let pool = threads::pool(2, "tune").unwrap();
         let (stored, rate) = encode(&slow, &chunks, chunks.len(), &pool, Duration::ZERO).unwrap();
         assert!(!stored.is_empty() && stored.len() < chunks.len() && rate > 0.0);

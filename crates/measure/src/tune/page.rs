@@ -111,10 +111,17 @@ fn summary(report: &Report) -> String {
         figure("packs", &format!("{:.2} GB/s", chosen.write.gb_per_s)),
     ];
     let mut text = String::new();
+    if let Some(integers) = &report.integers {
+        figures.push(figure(
+            integers.dtype,
+            &format!("{:.2}x smaller than float16", integers.smaller),
+        ));
+        text += &format!("<p>{}.</p>", escape(&integers.sentence()));
+    }
     if let Some(gain) = report.precision.gain() {
         figures.push(figure("bits that hold 99 %", &format!("{} of 10", gain.keep_bits)));
         figures.push(figure("their greatest error", &format!("{:.3} %", 100.0 * gain.bound_rel)));
-        text = format!("<p>{}.</p>", escape(&report.precision.sentence(gain)));
+        text += &format!("<p>{}.</p>", escape(&report.precision.sentence(gain)));
     }
     let case = &report.cases[report.choice.case];
     format!(

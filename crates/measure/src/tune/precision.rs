@@ -318,6 +318,7 @@ fn spectra(sample: &Sample, bits: u8) -> Vec<Spectrum> {
             values: before.to_vec(),
             packed: vec![f16::ZERO; bands],
             wavelength: None,
+            integers: Vec::new(),
             ..*piece
         };
         let finite = |value: f32| value.is_finite().then_some(value);

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::advice::{Case, Choice};
 use super::figures::{Measured, Rate};
+use super::integers::Integers;
 use super::precision::Precision;
 use super::sample::SampleReport;
 use super::windows::Windows;
@@ -43,6 +44,8 @@ pub struct Report {
     pub choice: Choice,
     /// Cost of windows, if a window size was given.
     pub windows: Option<Windows>,
+    /// Integers beside float16, if the values are integers of 8 or 16 bits.
+    pub integers: Option<Integers>,
     /// Results for mantissa bits.
     pub precision: Precision,
     /// Notes for the user.
@@ -55,6 +58,11 @@ impl Report {
     /// The chosen candidate.
     pub fn chosen(&self) -> &Measured {
         &self.candidates[self.choice.candidate]
+    }
+
+    /// The type of integers to pack, if it is better than float16.
+    pub fn dtype(&self) -> Option<&'static str> {
+        self.integers.as_ref().filter(|integers| integers.are_better()).map(|better| better.dtype)
     }
 
     /// The choice as a file for `convert --config`. Dropping bits is left to the user, so it is only a comment in the
@@ -74,6 +82,11 @@ impl Report {
         );
         if let Some(chunk) = self.chunk() {
             text += &format!("chunk = \"{chunk}\"\n");
+        }
+        if let Some(integers) = &self.integers {
+            let comment = if integers.are_better() { "" } else { "# " };
+            text +=
+                &format!("# {}:\n{comment}dtype = \"{}\"\n", integers.sentence(), integers.dtype);
         }
         if let Some(gain) = self.precision.gain() {
             let shuffle = gain.codec.rsplit(' ').next().unwrap_or_default();

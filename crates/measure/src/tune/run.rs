@@ -13,7 +13,7 @@ use super::options::TuneOptions;
 use super::report::Report;
 use super::sample::Sample;
 use super::windows::{self, Facts};
-use super::{pareto, precision};
+use super::{integers, pareto, precision};
 use crate::Result;
 
 /// Measures all candidates and recommends one. `tell` receives progress messages.
@@ -53,8 +53,10 @@ pub fn tune(options: &TuneOptions, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Re
     let cases = advice::cases(&needs, &tried);
     let choice = advice::choose(&needs, &cases, &tried);
 
-    tell("trying mantissa bits");
     let chosen = tried[choice.candidate].candidate;
+    tell("trying integers");
+    let integers = integers::measure(&sample, &mut bench, &chosen)?;
+    tell("trying mantissa bits");
     let best = |some: &[Measured]| needs.best(cases[choice.case].disk_rate, some);
     let precision = precision::measure(&sample, &mut bench, &chosen, options.quick, &best)?;
     let report = sample.report();
@@ -81,6 +83,7 @@ pub fn tune(options: &TuneOptions, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Re
         cases,
         choice,
         windows,
+        integers,
         precision,
         notes,
         seconds: begin.elapsed().as_secs_f64(),

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use hsipack_format::{Command, CubeShape, DType, ErrorKind, Opt, Tile};
-use hsipack_pack::convert::{ConvertOptions, plan};
+use hsipack_pack::convert::plan::{self, ExactIntegers};
+use hsipack_pack::convert::{ConvertOptions, PackedType, ValueOptions, integers};
 use hsipack_pack::physical;
 use hsipack_pack::precision::{self, Budget};
 use hsipack_store::dataset::RowScratch;
@@ -34,6 +35,8 @@ pub struct Piece {
     pub values: Vec<f32>,
     /// The same values as float16.
     pub packed: Vec<f16>,
+    /// The same values as they are stored in [`Sample::integers`]; otherwise empty.
+    pub integers: Vec<u8>,
     /// Band centres in nm.
     pub wavelength: Option<Vec<f64>>,
 }
@@ -42,6 +45,8 @@ pub struct Piece {
 pub struct Sample {
     /// Rows of cubes.
     pub pieces: Vec<Piece>,
+    /// The integers that the values are exactly, if all cubes have such.
+    pub integers: Option<ExactIntegers>,
     /// Number of all cubes.
     pub cubes: usize,
     /// Bytes of all cubes as float16, uncompressed.
@@ -154,16 +159,27 @@ impl Sample {
                 rows: block.rows,
                 values: block.values.to_vec(),
                 packed,
+                integers: Vec::new(),
                 wavelength: plan.stacks[block.sample.stack].wavelength.clone(),
             })
         };
-        let pieces =
+        let mut pieces =
             precision::map_blocks(&plan, &convert.values, budget, convert.threads, stop, piece)?;
+        let integers = plan::exact_integers(&plan, &convert, stop)?;
+        if let Some(exact) = &integers {
+            let values = ValueOptions { dtype: exact.dtype, ..convert.values.clone() };
+            let numbers = |block: precision::Block| integers_of(exact, block.values);
+            let found =
+                precision::map_blocks(&plan, &values, budget, convert.threads, stop, numbers)?;
+            pieces.iter_mut().zip(found).for_each(|(piece, found)| piece.integers = found);
+        }
+        let is_exact = pieces.iter().all(|piece| !piece.integers.is_empty());
         let bytes = |stack: &plan::PlannedStack| {
             (stack.grid.shape().values() * VALUE * stack.samples.len()) as u64
         };
         Ok(Self {
             pieces,
+            integers: integers.filter(|_| is_exact),
             cubes: plan.samples.len(),
             total_bytes: plan.stacks.iter().map(bytes).sum(),
             packed: false,
@@ -193,13 +209,29 @@ impl Sample {
         let notes = kept.map(|bits| {
             format!("the dataset keeps only {bits} mantissa bits, so more cannot be tested; to keep more, convert from the sources")
         });
+        let of_stack = |stack: &Stack| {
+            let dtype = PackedType::of(stack.image.meta().dtype)?;
+            let scaling = stack.image.scaling();
+            (!dtype.dtype().is_float()).then_some(ExactIntegers { dtype, scaling })
+        };
+        let mut integers = dataset.stacks().iter().map(of_stack);
+        let first = integers.next().flatten();
         Ok(Self {
             pieces,
+            integers: first.filter(|first| integers.all(|other| other == Some(*first))),
             cubes: all.len(),
             total_bytes: dataset.stacks().iter().map(bytes).sum(),
             packed: true,
             notes: notes.into_iter().collect(),
         })
+    }
+
+    /// The same for the integers, which must be there.
+    pub fn integer_chunks(&self, chunk_bytes: usize) -> Arc<Chunks> {
+        let size = self.integers.map_or(VALUE, |exact| exact.dtype.dtype().size());
+        let cuts = self.pieces.iter().map(|piece| piece.cuts_of(size, chunk_bytes));
+        let data = self.pieces.iter().map(|piece| piece.integers.clone());
+        Arc::new(Chunks::in_turn(data.collect(), &cuts.collect::<Vec<_>>()))
     }
 
     /// Cuts the sample as the grid of each cube does for chunks of about `chunk_bytes`, and rounds it to `keep_bits`
@@ -250,6 +282,7 @@ fn rows_of(dataset: &Dataset, stack: &Stack, id: usize, values: usize) -> Result
     let size = image.meta().dtype.size();
     let mut bytes = vec![0; count * shape.row_values() * size];
     image.read_rows(samples.index(id), rows.clone(), &mut RowScratch::default(), &mut bytes)?;
+    let mut integers = Vec::new();
     let mut values = vec![0.0; count * shape.row_values()];
     let mut packed = vec![f16::ZERO; values.len()];
     if !image.meta().dtype.is_float() {
@@ -263,6 +296,7 @@ fn rows_of(dataset: &Dataset, stack: &Stack, id: usize, values: usize) -> Result
             },
         )?;
         packed.convert_from_f32_slice(&values);
+        integers = bytes;
     } else if image.meta().dtype == DType::F32 {
         bytemuck::cast_slice_mut(&mut values).copy_from_slice(&bytes);
         packed.convert_from_f32_slice(&values);
@@ -271,7 +305,24 @@ fn rows_of(dataset: &Dataset, stack: &Stack, id: usize, values: usize) -> Result
         packed.convert_to_f32_slice(&mut values);
     }
     let wavelength = stack.wavelength.clone();
-    Ok(Piece { name: samples.name(id).to_owned(), shape, rows, values, packed, wavelength })
+    Ok(Piece {
+        name: samples.name(id).to_owned(),
+        shape,
+        rows,
+        values,
+        packed,
+        integers,
+        wavelength,
+    })
+}
+
+/// The integers of a block, as they are stored; none if some value is not one of them.
+fn integers_of(exact: &ExactIntegers, numbers: &[f32]) -> Result<Vec<u8>> {
+    let (dtype, missing) =
+        (exact.dtype.dtype(), exact.scaling.missing.map(|missing| missing as i64));
+    let mut bytes = vec![0; numbers.len() * dtype.size()];
+    let written = integers::write(numbers, dtype, missing, &mut bytes);
+    Ok(if written.is_ok() { bytes } else { Vec::new() })
 }
 
 impl Piece {
@@ -286,9 +337,14 @@ impl Piece {
 
     /// Byte ranges of the chunks. Only whole chunks are used; if not even one fits, all rows form one chunk.
     fn cuts(&self, chunk_bytes: usize) -> Vec<Range<usize>> {
-        let row = self.shape.row_values() * VALUE;
+        self.cuts_of(VALUE, chunk_bytes)
+    }
+
+    /// The same for values of `size` bytes.
+    fn cuts_of(&self, size: usize, chunk_bytes: usize) -> Vec<Range<usize>> {
+        let row = self.shape.row_values() * size;
         let bytes = self.rows.len() * row;
-        let chunk = (Tile::slab(self.shape, VALUE, chunk_bytes).rows * row).min(bytes);
+        let chunk = (Tile::slab(self.shape, size, chunk_bytes).rows * row).min(bytes);
         (0..bytes / chunk).map(|at| at * chunk..(at + 1) * chunk).collect()
     }
 }
@@ -299,8 +355,10 @@ pub(super) fn of_values(shape: CubeShape, values: Vec<f32>) -> Sample {
     packed.convert_from_f32_slice(&values);
     let total_bytes = (values.len() * VALUE) as u64;
     let rows = 0..shape.rows;
-    let piece = Piece { name: "cube".into(), shape, rows, values, packed, wavelength: None };
-    Sample { pieces: vec![piece], cubes: 1, total_bytes, packed: false, notes: Vec::new() }
+    let (name, integers) = ("cube".into(), Vec::new());
+    let piece = Piece { name, shape, rows, values, packed, integers, wavelength: None };
+    let (pieces, integers, notes) = (vec![piece], None, Vec::new());
+    Sample { pieces, integers, cubes: 1, total_bytes, packed: false, notes }
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ mod engine;
 mod file_columns;
 mod fit;
 pub(crate) mod header;
-pub(crate) mod integers;
+pub mod integers;
 pub(crate) mod masks;
 pub(crate) mod metadata;
 pub(crate) mod named_files;

@@ -48,7 +48,8 @@ impl Batches {
     ///
     /// # Errors
     /// If the options contradict each other or the dataset.
-    pub fn new(dataset: &Dataset, setup: Setup) -> Result<Self> {
+    pub fn new(dataset: &Dataset, mut setup: Setup) -> Result<Self> {
+        setup.hold_integers(dataset);
         let replay = Replay::new(dataset, setup.loader.clone(), setup.images.clone())?;
         Ok(Self { setup, replay })
     }

@@ -6,7 +6,9 @@ use std::str::FromStr;
 use hsipack_augment::Pipeline;
 use hsipack_format::{Error, Result};
 use hsipack_read::plan::{Crop, Patches};
-use hsipack_read::{Device, DeviceOptions, LoaderOptions, Normalization};
+use hsipack_read::{
+    Dataset, Device, DeviceOptions, ElementType, Integers, LoaderOptions, Normalization,
+};
 use serde_json::{Value, json};
 
 use crate::query::Query;
@@ -50,6 +52,8 @@ pub struct Setup {
     pub pipeline: Option<Pipeline>,
     /// The augmentations as JSON, as the user wrote them.
     augment: Option<String>,
+    /// Whether images are stored as integers, which become floats.
+    has_integers: bool,
 }
 
 /// The names of the options that the page can set.
@@ -101,7 +105,16 @@ impl Setup {
             crop(&mut loader, kind, query)?;
         }
         images.normalization = parsed(query, "normalize")?.unwrap_or(images.normalization);
-        images.physical = query.get("physical").map_or(images.physical, |text| text == "1");
+        if let Some(text) = query.get("physical") {
+            images.physical = text == "1";
+            loader.integers = match images.physical {
+                true => Integers::default(),
+                false => Integers::Stored,
+            };
+            if images.physical && !images.image.is_float() {
+                images.image = ElementType::F16;
+            }
+        }
         // Only the page waits for batches, so there is nothing to record.
         loader.trace = None;
         let augment = match query.get("augment") {
@@ -119,7 +132,29 @@ impl Setup {
         if let (Some(pipeline), Some(seed)) = (&mut pipeline, parsed(query, "augment_seed")?) {
             pipeline.seed = seed;
         }
-        Ok(Self { loader, images, pipeline, augment })
+        Ok(Self { loader, images, pipeline, augment, has_integers: false })
+    }
+
+    /// Chooses a type that holds images that are stored as integers: float32 for values that do not fit float16, and for the stored
+    /// numbers.
+    pub fn hold_integers(&mut self, dataset: &Dataset) {
+        let form = self.images.integers(self.loader.integers);
+        let dataset = dataset.clone().with_integers(form);
+        let is_physical = matches!(form, Integers::Physical(_));
+        let mut converted = (0..dataset.stacks().len()).filter(|stack| dataset.converts(*stack));
+        let fits = |stack: usize| is_physical && dataset.fits_float16(stack);
+        self.has_integers = converted.clone().next().is_some();
+        if self.images.image == ElementType::F16 && !converted.all(fits) {
+            self.images.image = ElementType::F32;
+        }
+    }
+
+    /// Whether values are physical.
+    fn is_physical(&self) -> bool {
+        match self.has_integers {
+            true => matches!(self.loader.integers, Integers::Physical(_)),
+            false => self.images.physical,
+        }
     }
 
     /// The options for the form of the page; `null` if the form cannot express a value.
@@ -138,7 +173,7 @@ impl Setup {
             "seed": plan.seed.to_string(),
             "split": split,
             "normalize": is_word.then_some(normalize),
-            "physical": self.images.physical,
+            "physical": self.is_physical(),
             "dtype": self.images.image.to_string(),
             "augment": self.augment,
             "augment_seed": self.pipeline.as_ref().map(|pipeline| pipeline.seed.to_string()),

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
-use hsipack_pack::convert::{ConvertOptions, MaskOption, convert};
+use hsipack_pack::convert::{ConvertOptions, MaskOption, PackedType, convert};
 use hsipack_pack::progress::Progress;
 use hsipack_view::{Options, Subject, View};
 use serde_json::Value;
@@ -86,6 +86,37 @@ pub fn dataset(folder: &Path) -> PathBuf {
     let mut options = ConvertOptions::new(vec![cubes.to_string_lossy().into_owned()], &output);
     options.table = vec![list];
     options.mask = vec![MaskOption::new("mask", "{dir}/../{stem}_mask.npy")];
+    convert(&options, &Progress::default(), &|_| {}).unwrap();
+    output
+}
+
+/// The number that a cube of integers has for a value of [`value`]: four times as large, and -9999 if it is missing.
+pub fn count(sample: usize, row: usize, column: usize, band: usize) -> i16 {
+    let value = 4.0 * value(sample, row, column, band);
+    if value.is_nan() { -9999 } else { value as i16 }
+}
+
+/// Packs four cubes of integers, bit for bit. Their physical values are those of [`value`] times `factor`.
+pub fn integers(folder: &Path, factor: f64) -> PathBuf {
+    let cubes = folder.join("counts");
+    fs::create_dir(&cubes).unwrap();
+    for sample in 0..4 {
+        let header = format!(
+            "ENVI\nsamples = {COLUMNS}\nlines = {ROWS}\nbands = {BANDS}\ndata type = 2\ninterleave = bip\n\
+             byte order = 0\ndata ignore value = -9999\nreflectance scale factor = {}\n",
+            4.0 / factor
+        );
+        let path = cubes.join(format!("s{sample}"));
+        fs::write(path.with_extension("hdr"), header).unwrap();
+        let pixels = (0..ROWS).flat_map(|row| (0..COLUMNS).map(move |column| (row, column)));
+        let numbers = pixels
+            .flat_map(|(row, column)| (0..BANDS).map(move |band| count(sample, row, column, band)));
+        let bytes: Vec<u8> = numbers.flat_map(i16::to_le_bytes).collect();
+        fs::write(path.with_extension("raw"), bytes).unwrap();
+    }
+    let output = folder.join("counts.hsipack");
+    let mut options = ConvertOptions::new(vec![cubes.to_string_lossy().into_owned()], &output);
+    options.values.dtype = PackedType::I16;
     convert(&options, &Progress::default(), &|_| {}).unwrap();
     output
 }

@@ -4,7 +4,9 @@ use form_urlencoded::byte_serialize;
 use hsipack_view::{Options, Subject, Training};
 use serde_json::{Value, json};
 
-use crate::common::{BANDS, COLUMNS, ROWS, SAMPLES, Viewed, dataset, label, value};
+use crate::common::{
+    BANDS, COLUMNS, ROWS, SAMPLES, Viewed, count, dataset, integers, label, value,
+};
 
 fn encoded(text: &str) -> String {
     byte_serialize(text.as_bytes()).collect()
@@ -212,4 +214,52 @@ fn impossible_requests_are_errors() {
     let training = Training { augment: Some("[{}]".to_owned()), ..Training::default() };
     let subject = Subject::open(&path.to_string_lossy(), None).unwrap();
     assert!(subject.with_training(training).is_err());
+}
+
+/// The values of the planes of each item of the first batch, after augmentations, and of its cube.
+fn planes_and_values(viewed: &Viewed, setup: &str, value: impl Fn([usize; 4]) -> f32) {
+    let listed = viewed.get(&format!("api/training/batch?{setup}")).json();
+    let items = listed["items"].as_array().unwrap();
+    assert_eq!(items.len(), 4);
+    for (position, item) in items.iter().enumerate() {
+        let sample = number(&item["sample"]);
+        let of = format!("{setup}&place={position}&bands=0,1,2,3,4");
+        for what in ["read", "augmented"] {
+            let planes = viewed.get(&format!("api/training/planes?{of}&what={what}")).singles();
+            let is_turned = what == "augmented" && !item["steps"][0]["drawn"].is_null();
+            let column = |at: usize| if is_turned { COLUMNS - 1 - at } else { at };
+            let wanted = (0..BANDS * ROWS * COLUMNS).map(|at| {
+                let (band, row) = (at / (ROWS * COLUMNS), at / COLUMNS % ROWS);
+                value([sample, row, column(at % COLUMNS), band])
+            });
+            assert!(same(&planes, &wanted.collect::<Vec<_>>()), "{setup} {item}");
+        }
+    }
+}
+
+#[test]
+fn integers_are_shown_as_physical_values_or_as_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let flip = "&augment=%5B%7B%22op%22:%22hflip%22%7D%5D";
+    for (name, factor, dtype) in [("small", 1.0, "float16"), ("large", 10_000.0, "float32")] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+        let viewed = Viewed::of(&integers(&folder.path().join(name), factor));
+        let about = viewed.get("api/training").json();
+        assert_eq!(about["setup"]["physical"], json!(true));
+        // Physical values that float16 does not hold come as float32.
+        assert_eq!(about["setup"]["dtype"], json!(dtype));
+        for setup in ["batch_size=8", "batch_size=8&physical=1"] {
+            planes_and_values(&viewed, &format!("{setup}{flip}"), |[sample, row, column, band]| {
+                (value(sample, row, column, band) * factor) as f32
+            });
+        }
+        let numbers = viewed.get("api/training?physical=0").json();
+        assert_eq!(numbers["setup"]["physical"], json!(false));
+        planes_and_values(&viewed, &format!("physical=0{flip}"), |[sample, row, column, band]| {
+            match count(sample, row, column, band) {
+                -9999 => f32::NAN,
+                number => number.into(),
+            }
+        });
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hsipack_format::{DType, Error, ErrorKind, Opt, Result, remedy};
+use hsipack_format::{DType, Error, ErrorKind, Opt, Result, metadata, remedy};
 use hsipack_source::Scaling;
 use hsipack_store::{Dataset, threads};
 
@@ -12,6 +12,45 @@ use super::scale::cut;
 use super::{Plan, PlannedSample};
 use crate::convert::integers;
 use crate::convert::options::{ConvertOptions, PackedType, ValueOptions};
+
+/// Integers of 8 or 16 bits that all inputs can be packed as, bit for bit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExactIntegers {
+    /// The narrowest type that holds them.
+    pub dtype: PackedType,
+    /// Their scale factor, offset, and the number that stands for missing values.
+    pub scaling: metadata::Scaling,
+}
+
+/// The integers that `--dtype auto` would choose for the inputs of a plan. `None` if these are not integers of 8 or 16 bits, so
+/// that all of them would have to be read, or if they cannot be kept.
+///
+/// # Errors
+/// If an input cannot be read, or `stop` was set.
+pub fn exact_integers(
+    plan: &Plan,
+    options: &ConvertOptions,
+    stop: &AtomicBool,
+) -> Result<Option<ExactIntegers>> {
+    let is_short = |sample: &PlannedSample| {
+        let dtype = sample.description.shared().dtype;
+        matches!(dtype, DType::Bool | DType::U8 | DType::I8 | DType::U16 | DType::I16)
+    };
+    if !plan.samples.iter().all(is_short) {
+        return Ok(None);
+    }
+    let (dtype, _) = choose(plan, options, None, stop)?;
+    if dtype.dtype().is_float() {
+        return Ok(None);
+    }
+    let mut options = options.clone();
+    options.values.dtype = dtype;
+    let (meaning, missing) = agreed(plan, &options, None, stop)?;
+    let Meaning { factor, offset, .. } = meaning;
+    let scaling =
+        metadata::Scaling { factor, offset, missing: missing.map(|missing| missing as f64) };
+    Ok(Some(ExactIntegers { dtype, scaling }))
+}
 
 /// The meaning of the numbers of cubes.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -43,6 +43,7 @@ pub(crate) use self::cube::{transform, with_calibration};
 pub use self::description::{Description, OwnInfo};
 use self::evidence::{Answer, Evidence, Found};
 use self::examine::{Examined, Examiner};
+pub use self::integers::{ExactIntegers, exact_integers};
 pub(crate) use self::lists::assign as assign_lists;
 pub(crate) use self::planner::MOST_SPLITS;
 use self::planner::Planner;
