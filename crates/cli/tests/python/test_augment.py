@@ -95,6 +95,8 @@ def test_of_several_shapes_one_is_shown_and_named(hsipack: Hsipack, tmp_path: Pa
         ('[{"op": "random_crop", "size": [100, 10]}]', "pad_if_needed"),
         ('[{"op": "valid_guard", "mask": "valid"}]', "valid"),
         ('[{"op": "jigsaw", "grid": [7, 7], "p": 1}]', "divides"),
+        ('[{"op": "random_bands", "count": 1}]', "leave random_bands out"),
+        ('[{"op": "resample", "wavelengths": [550.0]}]', "leave resample out"),
     ],
 )
 def test_augmentations_that_mean_nothing_are_refused(

@@ -46,6 +46,7 @@ pub fn preview(options: &PreviewOptions, file: &Path) -> Result<Previewed> {
     let json = std::fs::read_to_string(file)
         .map_err(|error| Error::io(file, "cannot read the augmentations", error))?;
     let pipeline = Pipeline::from_json(&json).map_err(|error| error.at(file))?;
+    check_bands(&pipeline).map_err(|error| error.at(file))?;
     let dataset = Dataset::open(&options.path)?;
     let shown = Shown::new(options, &dataset)?;
     let epochs = match options.sample {
@@ -227,6 +228,17 @@ fn pictures(
         }
     }
     Ok(pictures)
+}
+
+/// Refuses augmentations after which images have other bands, because the pictures would compare different colours.
+fn check_bands(pipeline: &Pipeline) -> Result<()> {
+    let changes_bands = |op: &&Op| matches!(op, Op::RandomBands(_) | Op::Resample(_));
+    let Some(op) = pipeline.ops.iter().find(changes_bands) else { return Ok(()) };
+    Err(Error::unsupported(format!(
+        "{} changes the bands, so pictures before and after it cannot be compared",
+        op.name()
+    ))
+    .with_remedy(format!("leave {} out of the file", op.name())))
 }
 
 /// Whether augmentations change the unit of values, so that a stretch of the stored values would show nothing.
