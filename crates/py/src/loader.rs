@@ -652,10 +652,12 @@ impl Loader {
         prepared.members().iter().map(of_member).collect()
     }
 
-    /// For each dataset, the bands that resampled images have, before bands of them are drawn.
-    fn resampled_bands(&self, py: Python<'_>) -> PyResult<Vec<Option<ResampledBands>>> {
-        let bands = self.prepared().resampled_bands().or_raise(py)?;
-        Ok(bands.into_iter().map(|bands| bands.map(parts_of_bands)).collect())
+    /// For each dataset with samples, its number and the bands that resampled images have, before bands of them are drawn.
+    fn resampled_bands(&self, py: Python<'_>) -> PyResult<Vec<(usize, Option<ResampledBands>)>> {
+        let prepared = self.prepared();
+        let numbers = prepared.members().iter().map(Member::number);
+        let bands = prepared.resampled_bands().or_raise(py)?;
+        Ok(numbers.zip(bands.into_iter().map(|bands| bands.map(parts_of_bands))).collect())
     }
 
     /// Whether it standardises by statistics of all samples although there is a training split.

@@ -237,6 +237,23 @@ def test_datasets_of_other_bands_are_resampled_each_from_its_own(
     assert seen == {"a", "b"}
 
 
+def test_datasets_of_weight_zero_do_not_lend_their_bands(packed: Path, tmp_path: Path) -> None:
+    nm = np.linspace(420, 700, 20)
+    cube = np.ones((ROWS, COLUMNS, 20), dtype=np.float32)
+    hsipack.pack([("x", cube, {"wavelengths": nm})], tmp_path / "b.hsipack", dtype="float32")
+    datasets = {"unused": packed, "a": packed, "b": tmp_path / "b.hsipack"}
+    mixed = hsipack.mix(datasets, {"unused": 0, "a": 1, "b": 1})
+    valid = {"a": [True, True, True], "b": [True, True, False]}
+    grid = aug.Resample([500.0, 600.0, 800.0])
+    with hsipack.Loader(mixed, 1, dtype="float32", augment=[grid], extras=["band_valid"]) as loader:
+        sources = set()
+        for batch in loader:
+            (source,) = batch["source"]
+            assert batch["band_valid"].tolist() == [valid[source]]
+            sources.add(source)
+    assert sources == {"a", "b"}
+
+
 def test_cubes_are_packed_with_other_bands(packed: Path, tmp_path: Path) -> None:
     dataset = hsipack.open(packed)
     want = np.stack([resampled(np.asarray(one["image"]), dataset_weights()) for one in dataset])

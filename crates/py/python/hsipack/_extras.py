@@ -134,11 +134,12 @@ class Extras:
                 if valid is not None:
                     stacks[stack] = replace(stacks[stack], band_valid=np.array(valid, np.bool_))
 
-    def use_resampled(self, bands: Sequence[_hsipack._Bands | None]) -> None:
+    def use_resampled(self, bands: Sequence[tuple[int, _hsipack._Bands | None]]) -> None:
         """Takes over the bands of the images of each dataset, where they are resampled."""
-        for number, (facts, resampled) in enumerate(zip(self._facts, bands, strict=False)):
+        for number, resampled in bands if self._facts else []:
             if resampled is None:
                 continue
+            facts = self._facts[number]
             wavelengths, fwhm, valid = resampled
             lists = {"wavelength": np.array(wavelengths, dtype=np.float32)}
             if fwhm is not None:
