@@ -223,8 +223,8 @@ def test_integers_are_compared_with_float16(
     folder = tmp_path / "counts"
     for seed in range(2):
         cube = np.clip(np.rint(noisy_cube(seed=seed) * factor), 0, np.iinfo(kind).max)
-        keys = {"reflectance_scale_factor": factor}
-        write_envi(folder / f"cube{seed}.hdr", cube.astype(kind), **keys)
+        header = folder / f"cube{seed}.hdr"
+        write_envi(header, cube.astype(kind), reflectance_scale_factor=factor)
     source, file = folder, tmp_path / "tuned.toml"
     if packed:
         source = tmp_path / "packed"
