@@ -113,11 +113,11 @@ fn projected(zone: Utm) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hsipack_source::envi::header;
+    use hsipack_source::envi;
 
     fn read_back(geo: &Geo) -> Option<Geo> {
         let layout = "ENVI\nsamples = 4\nlines = 3\nbands = 2\ndata type = 12\ninterleave = bil\nbyte order = 0\n";
-        let header = header::parse(format!("{layout}{}", lines(geo).unwrap()).as_bytes()).unwrap();
+        let header = envi::parse(format!("{layout}{}", lines(geo).unwrap()).as_bytes()).unwrap();
         assert_eq!(header.notes, [""; 0], "{geo:?}");
         header.geo
     }

@@ -17,7 +17,9 @@ mod bands;
 mod esri;
 mod fields;
 pub mod header;
+mod kind;
 mod map_info;
+mod parse;
 mod search;
 mod tiff;
 
@@ -31,7 +33,10 @@ use hsipack_format::{CubeShape, Error, Opt, Result, remedy};
 use hsipack_store::{bounded_read, mirror};
 
 pub(super) use self::fields::{Fields, tokens};
-use self::header::{Header, Interleave, Kind};
+use self::header::{Header, Interleave};
+use self::kind::{Kind, kind};
+#[doc(hidden)]
+pub use self::parse::parse;
 use self::search::{file_name, find_data, has_suffix, header_names};
 use crate::flat::{FileBytes, FlatLayout, FlatSource, StreamBytes};
 use crate::{CubeInfo, OpenOptions, Source, side_file};
@@ -53,7 +58,7 @@ const RAW_SUFFIXES: [&str; 8] = ["img", "dat", "raw", "bin", "hyspex", "bsq", "b
 pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
     let is_folder = head.is_empty();
     !is_folder
-        && (header::kind(head) != Kind::Other
+        && (kind(head) != Kind::Other
             || has_suffix(path, "hdr")
             || RAW_SUFFIXES.iter().any(|suffix| has_suffix(path, suffix))
             || header_names(path).iter().any(|header| kind_of(header) != Kind::Other))
@@ -93,10 +98,10 @@ pub(super) type Bands = (Vec<f64>, Option<Vec<f64>>);
 /// # Errors
 /// If the header is malformed, or has no wavelengths.
 pub(super) fn bands_in(text: &[u8]) -> Result<Option<Bands>> {
-    if header::kind(text) != Kind::Envi {
+    if kind(text) != Kind::Envi {
         return Ok(None);
     }
-    let header = header::parse(text)?;
+    let header = parse(text)?;
     let bands = header.wavelength.map(|wavelengths| (wavelengths, header.fwhm));
     bands.map(Some).ok_or_else(|| {
         Error::conflict("the header has no wavelengths").with_remedy("give another file")
@@ -431,7 +436,7 @@ fn kind_of(path: &Path) -> Kind {
     if !is_there(path) {
         return Kind::Other;
     }
-    bounded_read::head(path, HEAD).map_or(Kind::Other, |head| header::kind(&head))
+    bounded_read::head(path, HEAD).map_or(Kind::Other, |head| kind(&head))
 }
 
 fn read_header_text(path: &Path) -> Result<Vec<u8>> {
@@ -441,8 +446,8 @@ fn read_header_text(path: &Path) -> Result<Vec<u8>> {
 fn read_header(path: &Path) -> Result<Header> {
     let text = read_header_text(path)?;
     let read = || {
-        if header::kind(&text) != Kind::Esri {
-            return header::parse(&text);
+        if kind(&text) != Kind::Esri {
+            return parse(&text);
         }
         let mut header = esri::parse(&text)?;
         esri::add_reference_system(&mut header, path);

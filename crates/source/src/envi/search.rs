@@ -6,15 +6,26 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use hsipack_format::{Error, Result};
+use hsipack_store::bounded_read;
 
-use super::header::{Header, Interleave, Kind};
-use super::tiff::is_tiff;
+use super::header::{Header, Interleave};
+use super::kind::Kind;
 use super::{DataFile, is_there, kind_of};
+use crate::tiff::directory::has_signature;
 
 /// Suffixes of data files, in the order in which they are tried. The names of the interleaves
 /// follow them.
 const DATA_SUFFIXES: [&str; 11] =
     ["", "img", "dat", "raw", "bin", "hyspex", "cube", "gz", "img.gz", "dat.gz", "raw.gz"];
+
+/// Suffixes of TIFF files.
+pub(super) const TIFF_SUFFIXES: [&str; 5] = ["tif", "tiff", "TIF", "TIFF", "Tif"];
+
+/// Whether the file at `path` is a TIFF file, by its name and its first bytes.
+pub(super) fn is_tiff(path: &Path) -> bool {
+    let is_named = TIFF_SUFFIXES.iter().any(|suffix| has_suffix(path, suffix));
+    is_named && bounded_read::head(path, 8).is_ok_and(|head| has_signature(&head))
+}
 
 /// Where the header of the data file `path` may be, nearest name first.
 pub(super) fn header_names(path: &Path) -> Vec<PathBuf> {

@@ -3,26 +3,18 @@
 
 use std::path::{Path, PathBuf};
 
-use hsipack_store::bounded_read;
-
-use super::header::{Header, Kind};
-use super::search::{append, file_name, find_data, has_suffix, header_names};
+use super::header::Header;
+use super::kind::Kind;
+use super::search::{
+    TIFF_SUFFIXES, append, file_name, find_data, has_suffix, header_names, is_tiff,
+};
 use super::{is_there, kind_of, read_header};
 use crate::CubeInfo;
-use crate::tiff::directory::has_signature;
-
-const SUFFIXES: [&str; 5] = ["tif", "tiff", "TIF", "TIFF", "Tif"];
-
-/// Whether the file at `path` is a TIFF file, by its name and its first bytes.
-pub(super) fn is_tiff(path: &Path) -> bool {
-    let is_named = SUFFIXES.iter().any(|suffix| has_suffix(path, suffix));
-    is_named && bounded_read::head(path, 8).is_ok_and(|head| has_signature(&head))
-}
 
 /// The TIFF file with the name of the header at `path`.
 fn beside(path: &Path) -> Option<PathBuf> {
     let base = path.with_extension("");
-    let names = SUFFIXES.iter().map(|suffix| append(&base, suffix));
+    let names = TIFF_SUFFIXES.iter().map(|suffix| append(&base, suffix));
     std::iter::once(base.clone()).chain(names).find(|name| is_there(name) && is_tiff(name))
 }
 

@@ -1,7 +1,7 @@
 //! ENVI headers: whatever is taken for one holds together.
 #![no_main]
 
-use hsipack_source::envi::header::parse;
+use hsipack_source::envi::parse;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
