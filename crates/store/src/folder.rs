@@ -342,10 +342,8 @@ impl Folder {
     /// # Errors
     /// As [`check`](Self::check).
     pub fn check_recently(&self) -> Result<()> {
-        match self.comparisons().confirmed.is_some_and(is_recent) {
-            true => Ok(()),
-            false => self.check(),
-        }
+        let is_confirmed = self.comparisons().confirmed.is_some_and(is_recent);
+        if is_confirmed { Ok(()) } else { self.check() }
     }
 
     /// Checks it with the answer of a comparison, or asks the server.
@@ -520,6 +518,7 @@ mod tests {
         write(&new, Some("f0"), "second");
         exchange(&new, &path);
         open.check().unwrap();
+        open.check_recently().unwrap();
         let content = open.read(|| Ok(fs::read_to_string(path.join(SHA256SUMS)).unwrap()));
         assert_eq!(content.unwrap(), "second");
         write(&new, Some("somebody else's"), "third");
