@@ -93,8 +93,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Bytes that header offset and values take together. [`parse`](super::parse) made sure that this does not
-    /// overflow.
+    /// Bytes that header offset and values take together. Reading the header made sure that this does not overflow.
     pub fn file_len(&self) -> u64 {
         self.offset + FlatSource::data_len(self.shape, self.dtype).unwrap_or(0)
     }
