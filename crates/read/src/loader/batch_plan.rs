@@ -172,14 +172,17 @@ impl BatchPlan {
 
     /// The readers of all items, and the places of the items of each.
     pub(crate) fn readers(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
-        let single = ItemSource { reader: self.reader, end: self.items.len() };
-        let single = self.sources.is_empty().then_some(single);
-        let mut start = 0;
-        self.sources.iter().copied().chain(single).map(move |ItemSource { reader, end }| {
-            let places = start..end;
-            start = end;
-            (reader, places)
-        })
+        (0..).map_while(|number| self.source(number))
+    }
+
+    /// The reader of source `number` of the items, and the places of these items.
+    fn source(&self, number: usize) -> Option<(usize, Range<usize>)> {
+        if self.sources.is_empty() {
+            return (number == 0).then_some((self.reader, 0..self.items.len()));
+        }
+        let ItemSource { reader, end } = *self.sources.get(number)?;
+        let start = number.checked_sub(1).map_or(0, |before| self.sources[before].end);
+        Some((reader, start..end))
     }
 
     /// Cuts the filling of the slot into tasks, and adds the pieces that they write to. `read` has the dataset of each reader,
@@ -198,8 +201,9 @@ impl BatchPlan {
         for array in 0..self.arrays.len() {
             let BatchArray { start: mut end, .. } = self.arrays[array];
             let bytes = self.arrays[array].sample_bytes();
-            let sources: Vec<_> = self.readers().collect();
-            for (number, places) in sources {
+            // Not `readers`, which would borrow this, and a list of them would be allocated for every batch.
+            for source in 0..self.sources.len().max(1) {
+                let Some((number, places)) = self.source(source) else { break };
                 if bytes > SMALL {
                     for position in places {
                         self.cut_sample(read(number), array, position, &mut end, pieces)?;
