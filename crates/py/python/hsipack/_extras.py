@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _hsipack, _options
+from hsipack import _hsipack, _members, _options
 from hsipack._arrays import Output
 from hsipack._concat import CommonBands
 from hsipack._errors import ConflictError, UnsupportedError
@@ -201,9 +201,8 @@ class Extras:
         """
         if not self.names:
             return
-        ends = np.cumsum([count for _, count in runs])[:-1]
         of_runs = [self._facts[number] for number, _ in runs]
-        parts = list(zip(of_runs, np.split(ids, ends), strict=True))
+        parts = list(zip(of_runs, _members.by_dataset(ids, runs), strict=True))
         every_stack = [facts.stacks[stack] for facts, own in parts for stack in facts.stack_of[own]]
         stacks = list({id(stack): stack for stack in every_stack}.values())
         arrays: dict[str, Any] = {}

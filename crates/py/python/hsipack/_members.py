@@ -40,6 +40,20 @@ class Member:
     boxes: _boxes.Classes | None
 
 
+def by_dataset(values: npt.NDArray[Any], runs: Sequence[tuple[int, int]]) -> list[npt.NDArray[Any]]:
+    """The values of a batch's samples, divided into those of each dataset.
+
+    ``runs`` are the numbers of the datasets, and how many samples of each follow one another.
+    """
+    if len(runs) == 1:
+        return [values]
+    parts, start = [], 0
+    for _, count in runs:
+        parts.append(values[start : start + count])
+        start += count
+    return parts
+
+
 @dataclass(frozen=True)
 class Reading:
     """What is read from all datasets.

@@ -655,8 +655,7 @@ class Loader(DataLoaderAttributes):
         runs: list[tuple[int, int]] = batch["datasets"]
         members = [self._members[number] for number, _ in runs]
         ids = np.frombuffer(batch["ids"], dtype=np.int64)
-        ends = np.cumsum([count for _, count in runs])[:-1]
-        parts = list(zip(members, np.split(ids, ends), strict=True))
+        parts = list(zip(members, _members.by_dataset(ids, runs), strict=True))
         image = given(batch["image"], self._output)
         if batch["spectra"] and self._output != "dlpack" and image.shape[2:] == (1, 1):
             image = image.reshape(image.shape[:2])
@@ -667,7 +666,7 @@ class Loader(DataLoaderAttributes):
             made["region_id"] = self._numbers(batch["regions"])
             mask = masks[self._settings["regions"][0]]
             made["region"] = self._region(mask, made["region_id"])
-        classes = np.split(np.frombuffer(batch["labels"], dtype=np.int64), ends)
+        classes = _members.by_dataset(np.frombuffer(batch["labels"], dtype=np.int64), runs)
         labels = [
             own if member.labels is None else member.labels[own]
             for member, own in zip(members, classes, strict=True)
