@@ -312,7 +312,7 @@ def test_dictionaries_of_tensors_and_single_images_follow() -> None:
     assert again(other)["image"].shape == (2, 1, 3, 4)
 
 
-def test_what_is_wrong_is_refused(packed: Path, tmp_path: Path) -> None:
+def test_wrong_bands_are_refused(packed: Path, tmp_path: Path) -> None:
     grid = aug.Resample([500.0, 600.0])
     bare = tmp_path / "bare.hsipack"
     hsipack.pack([("a", np.zeros((3, 3, 4), np.float32))], bare)

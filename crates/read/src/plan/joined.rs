@@ -275,9 +275,9 @@ impl MixedBatches {
     /// Adds the items at some positions of the order.
     fn push_runs(&self, positions: Range<usize>, padding: bool, runs: &mut Vec<PlanRun>) {
         let [from, to] = [positions.start, positions.end].map(|end| self.order.counts(end));
-        let places = from.into_iter().zip(to).map(|(from, to)| from as u32..to as u32);
-        let places = places.enumerate().filter(|(_, places)| !places.is_empty());
-        runs.extend(places.map(|(plan, places)| PlanRun { plan, places, padding }));
+        let ranges = from.into_iter().zip(to).map(|(from, to)| from as u32..to as u32);
+        let ranges = ranges.enumerate().filter(|(_, range)| !range.is_empty());
+        runs.extend(ranges.map(|(plan, range)| PlanRun { plan, places: range, padding }));
     }
 }
 

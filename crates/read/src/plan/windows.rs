@@ -210,19 +210,19 @@ impl Windows {
     /// The windows of some of the samples, in the order that they have among all windows; `None` if there are none.
     pub fn of_samples(&self, ids: &[usize]) -> Option<Self> {
         let ids: HashSet<usize> = ids.iter().copied().collect();
-        let places = (0..self.samples.len()).filter(|index| ids.contains(&self.samples[*index]));
-        let places: Vec<usize> = places.collect();
-        let counts = places.iter().map(|index| self.of_sample(*index) as usize);
+        let indices = (0..self.samples.len()).filter(|index| ids.contains(&self.samples[*index]));
+        let indices: Vec<usize> = indices.collect();
+        let counts = indices.iter().map(|index| self.of_sample(*index) as usize);
         let starts = running(counts).ok().filter(|starts| starts.len() > 1)?;
         let numbers_of = |index: usize| self.starts[index]..self.starts[index + 1];
         let kept = match &self.places {
             Places::Pixels { pixels, classes } => Places::Pixels {
-                pixels: places.iter().map(|index| pixels[*index].clone()).collect(),
+                pixels: indices.iter().map(|index| pixels[*index].clone()).collect(),
                 classes: classes.clone(),
             },
             Places::Listed { corners, order, regions } => {
                 let numbers: Vec<u32> =
-                    places.iter().flat_map(|index| numbers_of(*index)).collect();
+                    indices.iter().flat_map(|index| numbers_of(*index)).collect();
                 let corners = numbers.iter().map(|number| corners[*number as usize]).collect();
                 // Ascending, so the position of a number is its new number.
                 let new = |number: &u32| numbers.binary_search(number).ok();
@@ -236,7 +236,7 @@ impl Windows {
                 Places::Listed { corners, order, regions }
             }
         };
-        let samples = places.iter().map(|index| self.samples[*index]).collect();
+        let samples = indices.iter().map(|index| self.samples[*index]).collect();
         let Self { rows, columns, pad, .. } = *self;
         Some(Self { rows, columns, pad, samples, starts, places: kept })
     }
