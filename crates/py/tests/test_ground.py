@@ -36,9 +36,11 @@ PASTES = [
 
 
 @st.composite
-def sequences(draw: st.DrawFn, cuts: Any = CUTS) -> list[Any]:
-    """Some moves and pastes, with at most one cut among them."""
+def sequences(draw: st.DrawFn, cuts: Any = CUTS, pastes: int = 4) -> list[Any]:
+    """Some moves and at most `pastes` pastes, with at most one cut among them."""
     ops = draw(st.lists(st.sampled_from(MOVES + PASTES), max_size=4))
+    for extra in [op for op in ops if op in PASTES][pastes:]:
+        ops.remove(extra)
     if draw(st.booleans()):
         ops.insert(draw(st.integers(0, len(ops))), draw(st.sampled_from(cuts)))
     return [op() for op in ops]
@@ -96,8 +98,10 @@ def test_finer_images_and_targets_have_the_ground_of_the_image(
 
 @settings(deadline=None, max_examples=60)
 @given(
-    # Random crops begin between coarser pixels, and interpolate.
-    ops=sequences(CUTS[1:]),
+    # Random crops begin between coarser pixels, and interpolate. Where the edge of one piece has
+    # divided a coarser pixel and the edge of another divides it again, it may keep a ground that
+    # none of its pixels has any more: hence one paste.
+    ops=sequences(CUTS[1:], pastes=1),
     ratio=st.sampled_from(COARSER),
     seed=st.integers(0, 1 << 32),
     through=st.sampled_from([None, "torch"]),
