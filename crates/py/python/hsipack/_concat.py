@@ -262,7 +262,8 @@ def mix(
 
     With ``batches="one"``, each batch is from one dataset, so datasets may have different bands;
     ``extras=["wavelength"]`` of the loader says which bands a batch has. The datasets take turns
-    evenly: any run of batches has them in proportion, on all ranks.
+    evenly, on all ranks: any run of batches has them in proportion, and each 100 batches from the
+    first of an epoch exactly, if that is possible with whole batches.
 
     With ``batches="any"``, each batch has samples of all datasets, in proportion as far as whole
     samples allow, on each rank. They come dataset by dataset within the batch. All must have the
