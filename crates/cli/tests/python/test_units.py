@@ -227,3 +227,21 @@ def test_targets_in_another_unit_are_refused(hsipack: Hsipack, tmp_path: Path) -
     done = hsipack.run("add", tmp_path / "out", *target)
     assert done.returncode == 1
     assert "is in ppb" in done.stderr
+
+
+def test_exports_state_the_unit(hsipack: Hsipack, tmp_path: Path) -> None:
+    packed = tmp_path / "packed"
+    hsipack.convert(write_netcdf(tmp_path / "a", values(0, BANDS), UNIT), out=packed)
+    for ending in ("tif", "hdr", "zarr"):
+        target = tmp_path / f"export.{ending}"
+        done = hsipack.run("export", packed, "--sample", "0", "-o", target)
+        assert done.returncode == 0, done.stderr
+    with rasterio.open(tmp_path / "export.tif") as file:
+        assert file.units == (UNIT,) * BANDS
+    assert envi.open(tmp_path / "export.hdr").metadata["data units"] == UNIT
+    shown = xr.open_zarr(tmp_path / "export.zarr", consolidated=False)
+    assert shown["image"].attrs["units"] == UNIT
+    for ending in ("tif", "hdr", "zarr"):
+        again = tmp_path / f"again_{ending}"
+        hsipack.convert(tmp_path / f"export.{ending}", out=again)
+        assert attributes(again)["units"] == UNIT

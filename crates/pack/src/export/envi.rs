@@ -123,6 +123,9 @@ fn header_text(raster: &Raster<'_>, values: Values, notes: &mut Vec<String>) -> 
     {
         let _ = writeln!(text, "reflectance scale factor = {divisor}");
     }
+    if let Some(unit) = &raster.unit {
+        let _ = writeln!(text, "data units = {}", plain(unit));
+    }
     if let Some(geo) = &raster.geo {
         match map_info::lines(geo) {
             Ok(lines) => text.push_str(&lines),

@@ -26,6 +26,8 @@ pub(super) struct Raster<'a> {
     pub slab: usize,
     /// Scaling from values to physical values.
     pub scaling: Scaling,
+    /// Unit of physical values.
+    pub unit: Option<String>,
     /// The array's name in a file with several arrays: `image`, a mask's name, `map`.
     pub name: &'a str,
     /// A short description.
@@ -70,6 +72,7 @@ impl<'a> Raster<'a> {
         let notes = array.meta().band_notes();
         Ok(Raster {
             scaling: array.scaling(),
+            unit: array.meta().unit(),
             wavelength: stack.wavelength.as_deref(),
             fwhm: stack.fwhm.as_deref(),
             good_bands: notes.good_bands,
@@ -138,6 +141,7 @@ impl<'a> Raster<'a> {
             flat: true,
             slab: 1,
             scaling: Scaling::NONE,
+            unit: None,
             name: "map",
             title,
             geo: None,

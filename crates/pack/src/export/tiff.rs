@@ -217,6 +217,9 @@ fn metadata(raster: &Raster<'_>) -> Option<String> {
         if offset != 0.0 {
             item("OFFSET", band, "offset", &offset.to_string());
         }
+        if let Some(unit) = &raster.unit {
+            item("UNITTYPE", band, "unittype", unit);
+        }
     }
     let named = raster.class_names.iter().flatten().enumerate();
     for (id, name) in named.filter(|(_, name)| !name.is_empty()) {

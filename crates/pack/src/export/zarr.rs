@@ -124,6 +124,9 @@ fn fill(raster: &Raster<'_>) -> Value {
 fn attributes(raster: &Raster<'_>) -> Map<String, Value> {
     let mut all = map([("long_name", json!(raster.title))]);
     let mut put = |key: &str, value: Value| all.insert(key.to_owned(), value);
+    if let Some(unit) = &raster.unit {
+        put("units", json!(unit));
+    }
     if raster.scaling.factor != 1.0 || raster.scaling.offset != 0.0 {
         put("scale_factor", json!(raster.scaling.factor));
         put("add_offset", json!(raster.scaling.offset));
