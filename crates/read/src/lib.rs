@@ -64,8 +64,8 @@ pub use dataset::{
 };
 pub use device::decode as device_decode;
 pub use device::{
-    DeviceBatch, DeviceCache, DeviceEpoch, DeviceLoader, DeviceOptions, DeviceReport, Monitor,
-    Normalization, PageCacheBounds, PreparedDeviceLoader, Replay, ResidentReport, VALID,
+    DecodeTrial, DeviceBatch, DeviceCache, DeviceEpoch, DeviceLoader, DeviceOptions, DeviceReport,
+    Monitor, Normalization, PageCacheBounds, PreparedDeviceLoader, Replay, ResidentReport, VALID,
     cuda_is_available, pci_bus_id,
 };
 pub use distribution::Distribution;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use hsipack_format::Result;
 use hsipack_format::text::printable;
-use hsipack_measure::tune::{self, Case, Measured, Report, TuneOptions, Variant, Windows};
+use hsipack_measure::tune::{
+    self, Case, Measured, OnDevice, Report, TuneOptions, Variant, Windows,
+};
 use hsipack_pack::progress::Progress;
 use indicatif::ProgressBar;
 
@@ -41,6 +43,7 @@ Examples:
   hsipack tune scans/ --quick
   hsipack tune scans.hsipack --disk-rate 1000MB/s --step-time 40ms --html tune.html
   hsipack tune scenes/ --patch 9x9
+  hsipack tune scans.hsipack --device cuda
   hsipack tune scans/ --apply tuned.toml && hsipack convert scans/ -o scans.hsipack --config tuned.toml
 
 Keys of --json (sizes in bytes, rates{threads,gb_per_s,least,greatest} in 10^9 uncompressed bytes
@@ -52,6 +55,8 @@ per second: median, least and greatest of the rounds; candidates and cases are c
   choice:       candidate case write_s
   windows:      rows columns all_bytes memory_bytes shuffle_window_bytes choice (null without --patch)
                 layouts[]{chunk,chunk_bytes,chunks_per_window,windows_per_s,auto}
+  device:       device batch_bytes link{rate of stored bytes} choice (null without --device)
+                candidates[]{name,block_bytes,ratio,decode{rate},bytes_per_s}
   integers:     dtype codec ratio decode[]{rate} write{rate} smaller faster (null if values are not integers)
   precision:    information{pairs,chance,bits} shares keep_99 keep_99_9 codec
                 best variants[]{codec,keep_bits,share,ratio,decode[],write,smaller,faster,smaller_than_chosen,
@@ -97,18 +102,23 @@ fn print(report: &Report) {
     print_codecs(report);
     print_cases(report);
     report.windows.iter().for_each(print_windows);
+    report.device.iter().for_each(print_device);
     print_precision(report);
     report.integers.iter().for_each(|integers| say!("  {}", integers.sentence()));
-    let chosen = report.chosen();
+    let codec = &report.recommended().codec;
+    let block = report.block_bytes().map(|bytes| format!(" --block-size {bytes}"));
+    let block = block.unwrap_or_default();
     let chunk = report.chunk().map(|chunk| format!(" --chunk {chunk}")).unwrap_or_default();
     let dtype = report.dtype().map(|dtype| format!(" --dtype {dtype}")).unwrap_or_default();
     say!(
-        "\n  choose       --codec {} --level {} --filter {}{chunk}{dtype}",
-        chosen.candidate.codec.compressor.name(),
-        chosen.candidate.codec.level,
-        chosen.name.rsplit(' ').next().unwrap_or_default(),
+        "\n  choose       --codec {} --level {} --filter {}{block}{chunk}{dtype}",
+        codec.compressor,
+        codec.level,
+        codec.shuffle,
     );
-    say!("               packs all of it in about {:.0} s here", report.choice.write_s);
+    if *codec == report.chosen().candidate.codec {
+        say!("               packs all of it in about {:.0} s here", report.choice.write_s);
+    }
 }
 
 /// `1.2 MB`, for chunk sizes that are powers of two.
@@ -212,6 +222,33 @@ fn print_windows(windows: &Windows) {
             layout.chunks_per_window,
             layout.windows_per_s,
             layout.auto.words()
+        );
+    }
+}
+
+fn print_device(gpu: &OnDevice) {
+    let OnDevice { device, batch_bytes, link, candidates, choice } = gpu;
+    say!(
+        "\n  {device} decodes a batch of {}; stored bytes are copied to it at {:.2} GB/s",
+        output::bytes(*batch_bytes),
+        link.gb_per_s
+    );
+    say!(
+        "  {:<18}{:>10}{:>8}   {:<26}with the copies GB/s",
+        "codec",
+        "blocks",
+        "ratio",
+        "decode GB/s"
+    );
+    for (at, candidate) in candidates.iter().enumerate() {
+        let mark = if at == *choice { "*" } else { "" };
+        say!(
+            "  {:<18}{:>10}{:>8.2}   {:<26}{:.2}",
+            format!("{}{mark}", candidate.name),
+            candidate.block_bytes,
+            candidate.ratio,
+            rates(&[candidate.decode]),
+            candidate.bytes_per_s / 1e9
         );
     }
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fake_cuda import over_fake_cuda
 from helpers import (
     Hsipack,
     assert_same_bits,
@@ -22,7 +23,7 @@ from test_precision import bits_for, information, noisy_cube
 RUN = {
     "paths", "quick", "cores", "machine_cores", "threads", "rounds", "batch_size", "disk_rate",
     "step_time", "default_chunk_bytes", "sample", "copy", "candidates", "cases", "choice",
-    "windows", "integers", "precision", "notes", "seconds",
+    "windows", "integers", "device", "precision", "notes", "seconds",
 }  # fmt: skip
 CANDIDATE = {
     "name", "codec", "level", "shuffle", "chunk_bytes", "keep_bits", "bytes", "ratio", "write",
@@ -269,6 +270,42 @@ def test_a_dataset_can_be_tuned(hsipack: Hsipack, cubes: Path, tmp_path: Path) -
     assert tree(out) == before
 
 
+def test_a_gpu_is_measured_and_chosen_for(hsipack: Hsipack, cubes: Path, tmp_path: Path) -> None:
+    words = (
+        "tune",
+        cubes,
+        "--quick",
+        "--batch-size",
+        2,
+        "--sample-size",
+        "1MB",
+        "--device",
+        "cuda",
+    )
+    config, page = tmp_path / "tuned.toml", tmp_path / "tune.html"
+    report = over_fake_cuda(hsipack, tmp_path, *words, "--apply", config, "--html", page)
+    found = report["device"]
+    assert found["device"] == "cuda:0"
+    assert found["link"]["gb_per_s"] > 0
+    names = {one["name"] for one in found["candidates"]}
+    assert {"lz4 5 byte", "lz4hc 4 byte"} <= names
+    assert not any(name.startswith(("zstd", "blosclz")) for name in names)
+    for one in found["candidates"]:
+        decode, copy = one["decode"]["gb_per_s"], found["link"]["gb_per_s"] * one["ratio"]
+        assert one["bytes_per_s"] == pytest.approx(1e9 * min(decode, copy))
+    chosen = found["candidates"][found["choice"]]
+    assert chosen["bytes_per_s"] >= 0.97 * max(one["bytes_per_s"] for one in found["candidates"])
+    codec, level, shuffle = chosen["name"].split()
+    done = hsipack.run("convert", cubes, "-o", tmp_path / "out", "--config", config)
+    assert done.returncode == 0, done.stderr
+    (sharding,) = metadata(tmp_path / "out")["codecs"]
+    blosc = sharding["configuration"]["codecs"][1]["configuration"]
+    assert (blosc["cname"], blosc["clevel"]) == (codec, int(level))
+    zarr_names = {"byte": "shuffle", "bit": "bitshuffle", "none": "noshuffle"}
+    assert blosc["shuffle"] == zarr_names[shuffle]
+    assert "Decoding on cuda:0" in page.read_text(encoding="utf-8")
+
+
 def test_people_get_a_table(hsipack: Hsipack, cubes: Path) -> None:
     done = hsipack.run("tune", cubes, "--quick", "--sample-size", "50kB")
     assert done.returncode == 0, done.stderr
@@ -281,6 +318,8 @@ def test_what_cannot_be_tuned(hsipack: Hsipack, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("no cube")
     check_refusal(hsipack.run("tune", tmp_path / "text.txt"), tmp_path / "text.txt")
     assert hsipack.run("tune").returncode == 2
+    done = hsipack.run("tune", tmp_path, "--device", "cpu")
+    assert "is not a GPU" in check_refusal(done, "cpu")
 
 
 # ------------------------------------------------------------------------------- convert --config

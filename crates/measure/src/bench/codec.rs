@@ -82,7 +82,7 @@ fn time(bytes: usize) -> Duration {
 
 /// The codec as it is written in the options of `hsipack convert`.
 pub fn name(codec: &Codec) -> String {
-    Candidate { codec: *codec, chunk_bytes: TARGET_CHUNK, keep_bits: None, integers: None }.name()
+    Candidate::new(codec.compressor, codec.level, codec.shuffle).name()
 }
 
 fn choose(tried: &[Measured]) -> Candidate {

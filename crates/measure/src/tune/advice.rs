@@ -20,11 +20,11 @@ use super::options::TuneOptions;
 use super::sample::Sample;
 
 /// Rates whose ratio is above this count as equal.
-const RATES: f64 = 0.97;
+pub(super) const RATES: f64 = 0.97;
 /// Another chunk size must be faster than the default by this factor.
 const CHUNKS: f64 = 1.1;
 /// Ratios that differ by less than this factor count as equal.
-const RATIOS: f64 = 0.99;
+pub(super) const RATIOS: f64 = 0.99;
 /// Disk rates if none is given, in stored bytes per second: memory or a fast NVMe; NVMe; SATA SSD or network; hard
 /// disk.
 const DISKS: [Option<f64>; 4] = [None, Some(1e9), Some(5e8), Some(1e8)];

@@ -1,5 +1,6 @@
 //! The codecs, levels, filters and chunk sizes that are tried.
 
+use hsipack_format::codec::TARGET_BLOCK;
 use hsipack_format::grid::TARGET_CHUNK;
 use hsipack_format::{Codec, Compressor, DType, Shuffle, Tile};
 use hsipack_read::Conversion;
@@ -16,6 +17,8 @@ pub struct Candidate {
     pub codec: Codec,
     /// Target size of a chunk, in uncompressed bytes.
     pub chunk_bytes: usize,
+    /// Target size of a codec's blocks, in uncompressed bytes.
+    pub block_bytes: usize,
     /// Mantissa bits kept; `None` keeps all bits of float16.
     pub keep_bits: Option<u8>,
     /// The conversion of the integers that are stored instead of float16.
@@ -26,7 +29,8 @@ impl Candidate {
     /// A codec with chunks of the default size and all bits.
     pub fn new(compressor: Compressor, level: u8, shuffle: Shuffle) -> Self {
         let codec = Codec::new(compressor, level, shuffle, DType::F16);
-        Self { codec, chunk_bytes: TARGET_CHUNK, keep_bits: None, integers: None }
+        let (chunk_bytes, block_bytes) = (TARGET_CHUNK, TARGET_BLOCK);
+        Self { codec, chunk_bytes, block_bytes, keep_bits: None, integers: None }
     }
 
     /// Bytes of the values as float16, of so many bytes that are stored.

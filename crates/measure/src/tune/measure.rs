@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hsipack_format::ErrorKind;
-use hsipack_format::codec::{TARGET_BLOCK, without_checksum};
+use hsipack_format::codec::without_checksum;
 use hsipack_store::threads::{self, Pool};
 
 use super::candidates::Candidate;
@@ -73,7 +73,8 @@ struct Trial {
 pub struct Bench<'a> {
     /// Numbers of threads, ascending; the last one is also used for encoding.
     pub threads: Vec<usize>,
-    limits: Limits,
+    /// Number of rounds, and times.
+    pub limits: Limits,
     stop: &'a AtomicBool,
     plain: Arc<Chunks>,
     /// Memory to decode into, one buffer per thread.
@@ -124,6 +125,16 @@ impl<'a> Bench<'a> {
         self.rounds(candidates, chunks, false)
     }
 
+    /// Stored chunks of a candidate: as many of the first ones as the time allows.
+    ///
+    /// # Errors
+    /// If Blosc refuses the codec, or the system cannot start a thread.
+    pub fn encoded(&self, candidate: &Candidate, chunks: &Chunks) -> Result<Vec<Vec<u8>>> {
+        let pools = self.pools()?;
+        let time = self.limits.first;
+        encode(candidate, chunks, chunks.len(), most(&pools), time).map(|(stored, _)| stored)
+    }
+
     /// Rates of copying over all sweeps, for each number of threads.
     pub fn copy(&self) -> Vec<Rate> {
         self.threads.iter().zip(&self.copy).map(|(n, rates)| Rate::of(*n, rates)).collect()
@@ -168,7 +179,9 @@ impl<'a> Bench<'a> {
         self.threads.iter().map(|threads| threads::pool(*threads, "tune")).collect()
     }
 
-    fn check(&self) -> Result<()> {
+    /// # Errors
+    /// If the user stopped.
+    pub fn check(&self) -> Result<()> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Interrupted, "stopped"));
         }
@@ -274,8 +287,7 @@ fn encode(
             }
             let mut stored = Vec::new();
             let chunk = chunks.get(at);
-            // With the blocks that `convert` makes.
-            let codec = candidate.codec.with_blocks(TARGET_BLOCK, chunk.len());
+            let codec = candidate.codec.with_blocks(candidate.block_bytes, chunk.len());
             hsipack_store::codec::encode(&codec, chunk, &mut stored)?;
             stored.shrink_to_fit();
             encoded.push((at, stored));

@@ -41,6 +41,9 @@ pub struct TuneOptions {
     /// in proportion [default: all cores of this machine]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = cores(), hide_default_value = true, value_parser = count(1..=1024), help_heading = "Training"))]
     pub cores: usize,
+    /// Also measure decoding on this GPU (cuda, cuda:1), with several sizes of blocks, and choose for it
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DEVICE", help_heading = "Training"))]
+    pub device: Option<String>,
     /// Uncompressed size of the cubes to try everything on. Needs about 20 times as much memory
     /// [default: 48MB, with --quick 16MB]
     #[cfg_attr(feature = "clap", arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Measuring"))]
@@ -58,6 +61,7 @@ impl Default for TuneOptions {
             batch_size: DEFAULT_BATCH_SIZE,
             patch: None,
             cores: cores(),
+            device: None,
             sample_size: None,
         }
     }

@@ -1,6 +1,7 @@
 //! The report as a page. Every number on it is also in the page's data.
 
 use super::advice::Case;
+use super::device::{DeviceCandidate, OnDevice};
 use super::figures::{Measured, Rate};
 use super::precision::Spectrum;
 use super::report::Report;
@@ -18,6 +19,10 @@ pub fn page(report: &Report) -> String {
         .section("Ratio and speed", &codecs(report));
     let page = match &report.windows {
         Some(found) => page.section("What windows cost", &windows(found)),
+        None => page,
+    };
+    let page = match &report.device {
+        Some(gpu) => page.section(&format!("Decoding on {}", gpu.device), &on_device(gpu)),
         None => page,
     };
     page.section("What the mantissa bits hold", &information(report))
@@ -71,6 +76,29 @@ fn windows(windows: &Windows) -> String {
         windows.all_bytes as f64 / 1e9,
         windows.memory_bytes as f64 / 1e9,
         escape(chosen),
+        table(&head, &rows)
+    )
+}
+
+fn on_device(gpu: &OnDevice) -> String {
+    let row = |candidate: &DeviceCandidate| {
+        vec![
+            candidate.name.clone(),
+            format!("{} kB", candidate.block_bytes / 1000),
+            format!("{:.2}", candidate.ratio),
+            format!("{:.2}", candidate.decode.gb_per_s),
+            format!("{:.2}", candidate.bytes_per_s / 1e9),
+        ]
+    };
+    let rows: Vec<_> = gpu.candidates.iter().map(row).collect();
+    let head = ["codec", "blocks", "ratio", "decode GB/s", "with the copies GB/s"];
+    let chosen = gpu.chosen();
+    format!(
+        "<p>A batch of {:.0} MB; stored bytes are copied to the GPU at {:.2} GB/s. Chosen: {} with blocks of {} bytes.</p>{}",
+        gpu.batch_bytes as f64 / 1e6,
+        gpu.link.gb_per_s,
+        escape(&chosen.name),
+        chosen.block_bytes,
         table(&head, &rows)
     )
 }

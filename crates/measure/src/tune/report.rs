@@ -1,8 +1,11 @@
 //! All results. Field names are the keys of `hsipack tune --json`, so they must not change.
 
+use hsipack_format::codec::TARGET_BLOCK;
 use serde::Serialize;
 
 use super::advice::{Case, Choice};
+use super::candidates::Candidate;
+use super::device::OnDevice;
 use super::figures::{Measured, Rate};
 use super::integers::Integers;
 use super::precision::Precision;
@@ -46,6 +49,8 @@ pub struct Report {
     pub windows: Option<Windows>,
     /// Integers beside float16, if the values are integers of 8 or 16 bits.
     pub integers: Option<Integers>,
+    /// Decoding on a GPU, if one was given.
+    pub device: Option<OnDevice>,
     /// Results for mantissa bits.
     pub precision: Precision,
     /// Notes for the user.
@@ -60,6 +65,19 @@ impl Report {
         &self.candidates[self.choice.candidate]
     }
 
+    /// The recommended codec: for the GPU, if one was given.
+    pub fn recommended(&self) -> &Candidate {
+        match &self.device {
+            Some(device) => &device.chosen().candidate,
+            None => &self.chosen().candidate,
+        }
+    }
+
+    /// The size of blocks to pack with; `None` for the default.
+    pub fn block_bytes(&self) -> Option<usize> {
+        Some(self.recommended().block_bytes).filter(|bytes| *bytes != TARGET_BLOCK)
+    }
+
     /// The type of integers to pack, if it is better than float16.
     pub fn dtype(&self) -> Option<&'static str> {
         self.integers.as_ref().filter(|integers| integers.are_better()).map(|better| better.dtype)
@@ -68,18 +86,25 @@ impl Report {
     /// The choice as a file for `convert --config`. Dropping bits is left to the user, so it is only a comment in the
     /// file.
     pub fn config(&self) -> String {
-        let chosen = self.chosen();
-        let codec = &chosen.candidate.codec;
+        let codec = &self.recommended().codec;
+        let (ratio, rate, decoder) = match &self.device {
+            Some(gpu) => {
+                let chosen = gpu.chosen();
+                (chosen.ratio, chosen.decode.gb_per_s, gpu.device.clone())
+            }
+            None => {
+                let (chosen, threads) = (self.chosen(), self.threads.last().copied().unwrap_or(1));
+                (chosen.ratio, chosen.decode_at_most(), format!("{threads} threads"))
+            }
+        };
         let mut text = format!(
-            "# Written by `hsipack tune`: ratio {:.2}, decodes {:.2} GB/s with {} threads.\n\
+            "# Written by `hsipack tune`: ratio {ratio:.2}, decodes {rate:.2} GB/s with {decoder}.\n\
              codec = \"{}\"\nlevel = {}\nfilter = \"{}\"\n",
-            chosen.ratio,
-            chosen.decode_at_most(),
-            self.threads.last().copied().unwrap_or(1),
-            codec.compressor,
-            codec.level,
-            codec.shuffle,
+            codec.compressor, codec.level, codec.shuffle,
         );
+        if let Some(bytes) = self.block_bytes() {
+            text += &format!("block-size = {bytes}\n");
+        }
         if let Some(chunk) = self.chunk() {
             text += &format!("chunk = \"{chunk}\"\n");
         }

@@ -13,7 +13,7 @@ use super::options::TuneOptions;
 use super::report::Report;
 use super::sample::Sample;
 use super::windows::{self, Facts};
-use super::{integers, pareto, precision};
+use super::{device, integers, pareto, precision};
 use crate::Result;
 
 /// Measures all candidates and recommends one. `tell` receives progress messages.
@@ -22,6 +22,7 @@ use crate::Result;
 /// If the cubes cannot be read, or `stop` was set.
 pub fn tune(options: &TuneOptions, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result<Report> {
     let begin = Instant::now();
+    let gpu = options.device.as_deref().map(device::number).transpose()?;
     tell("reading a sample");
     let sample = Sample::read(options, stop)?;
     let limits = Limits::new(options.quick);
@@ -56,6 +57,14 @@ pub fn tune(options: &TuneOptions, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Re
     let chosen = tried[choice.candidate].candidate;
     tell("trying integers");
     let integers = integers::measure(&sample, &mut bench, &chosen)?;
+    let device = match gpu {
+        Some(number) => {
+            tell("trying the GPU");
+            let batch = sample.cube_bytes() * options.batch_size as f64;
+            Some(device::measure(&sample, &bench, &chosen, number, (batch, options.quick))?)
+        }
+        None => None,
+    };
     tell("trying mantissa bits");
     let best = |some: &[Measured]| needs.best(cases[choice.case].disk_rate, some);
     let precision = precision::measure(&sample, &mut bench, &chosen, options.quick, &best)?;
@@ -84,6 +93,7 @@ pub fn tune(options: &TuneOptions, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Re
         choice,
         windows,
         integers,
+        device,
         precision,
         notes,
         seconds: begin.elapsed().as_secs_f64(),

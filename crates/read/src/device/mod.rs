@@ -24,6 +24,7 @@
 //! | [`decode`] | the kernels that decode chunks and gather windows on a GPU, and their arguments |
 //! | `page_cache/` | stored chunks that a GPU reads straight from the system's page cache |
 //! | `resident/` | cubes that stay in the memory of a GPU |
+//! | `decode_trial.rs` | frames decoded again and again: the speed of decoding alone |
 //! | `repeat.rs` | one batch again and again: the speed of copying alone |
 //! | `fake.rs` | the device of the tests: it completes copies late, out of order, or with an error |
 
@@ -34,6 +35,7 @@ mod conversion;
 mod cuda;
 mod cuda_kernel;
 pub mod decode;
+mod decode_trial;
 mod decoding;
 mod driver;
 mod emulated;
@@ -58,6 +60,7 @@ mod worker;
 
 pub use batch::DeviceBatch;
 pub use conversion::VALID;
+pub use decode_trial::DecodeTrial;
 pub use driver::{cuda_is_available, pci_bus_id};
 pub use loader::{DeviceEpoch, DeviceLoader};
 pub use monitor::{DeviceReport, Monitor};
