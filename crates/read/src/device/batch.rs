@@ -154,8 +154,8 @@ impl<L: Library> DeviceBatch<L> {
     ///
     /// # Panics
     /// If there is no such place.
-    pub fn name(&self, place: usize) -> &str {
-        self.info.source_of(place).dataset.samples().name(self.items()[place].sample)
+    pub fn name(&self, position: usize) -> &str {
+        self.info.source_of(position).dataset.samples().name(self.items()[position].sample)
     }
 
     /// Names of the further images among the masks.

@@ -162,7 +162,7 @@ impl Conversion {
         if self.options.valid && mask == VALID {
             return Some(&[]);
         }
-        self.masks.iter().find(|one| one.name == mask).map(|one| one.layers.as_slice())
+        self.masks.iter().find(|stored| stored.name == mask).map(|mask| mask.layers.as_slice())
     }
 
     /// Names and element types of the masks, targets and further images, as batches have them.
@@ -264,7 +264,9 @@ impl Conversion {
             _ if self.is_done_before => Normalized::Not,
             Normalization::Standardize | Normalization::StandardizeBy { .. } => {
                 let figures = stacks.iter().map(|stack| stack.figures.clone());
-                Normalized::Bands(figures.map(|one| one.expect("made where asked for")).collect())
+                Normalized::Bands(
+                    figures.map(|figures| figures.expect("made where asked for")).collect(),
+                )
             }
             Normalization::L1 => Normalized::Spectra(SpectralNorm::L1),
             Normalization::L2 => Normalized::Spectra(SpectralNorm::L2),
@@ -348,11 +350,11 @@ impl Stack {
             ));
         }
         // A band that lacks one of them stays as it is.
-        let known = |(mean, std): (f64, f64)| {
-            let known = mean.is_finite() && std.is_finite();
-            if known { (mean as f32, std as f32) } else { (0.0, 0.0) }
+        let figures = |(mean, std): (f64, f64)| match mean.is_finite() && std.is_finite() {
+            true => (mean as f32, std as f32),
+            false => (0.0, 0.0),
         };
-        let (mut mean, mut std): (Vec<_>, Vec<_>) = mean.into_iter().zip(std).map(known).unzip();
+        let (mut mean, mut std): (Vec<_>, Vec<_>) = mean.into_iter().zip(std).map(figures).unzip();
         if let Some(fit) = fit.filter(|fit| !fit.resamples()) {
             mean.resize(fit.bands, 0.0);
             std.resize(fit.bands, 0.0);
@@ -425,16 +427,22 @@ impl Stack {
     }
 
     /// The user's numbers, one for each band that is read.
-    fn figures(&self, member: &Member, number: usize, what: &str, own: &[f64]) -> Result<Vec<f64>> {
+    fn figures(
+        &self,
+        member: &Member,
+        number: usize,
+        what: &str,
+        numbers: &[f64],
+    ) -> Result<Vec<f64>> {
         let all = member.dataset.stacks()[number].image.shape().bands;
         let read = member.options.bands.as_ref().map_or(all, Vec::len);
         let bands = member.fit.as_ref().map_or(read, |fit| fit.bands);
-        match own {
-            [one] => Ok(vec![*one; bands]),
-            _ if own.len() == bands => Ok(own.to_vec()),
+        match numbers {
+            [of_all] => Ok(vec![*of_all; bands]),
+            _ if numbers.len() == bands => Ok(numbers.to_vec()),
             _ => Err(Error::conflict(format!(
                 "the {what} for standardising has {} numbers, but {bands} bands are read from stack {}",
-                own.len(),
+                numbers.len(),
                 self.name
             ))
             .at(member.dataset.path())

@@ -373,7 +373,7 @@ impl<L: Library> DeviceLoader<L> {
         trace: Option<Arc<Trace>>,
         notes: Vec<String>,
     ) -> Self {
-        let fresh = state.given.iter().all(|segment| segment.batches == 0);
+        let fresh = state.delivered.iter().all(|segment| segment.batches == 0);
         let consumer = Consumer::training();
         let copies = delivery.copies();
         let options = prepared.options.clone();
@@ -622,7 +622,7 @@ fn keep_samples<B: Backend>(
                 dataset: member.dataset(),
                 samples: samples.collect::<Result<_>>()?,
                 arrays: &|stack| member.arrays(stack),
-                asked: requested,
+                wanted: requested,
                 limit: options.device_cache_bytes,
                 reserved,
                 by_windows: member.plan().options().crop != Crop::Whole,

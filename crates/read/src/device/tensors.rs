@@ -60,20 +60,20 @@ impl<L: Library> TensorMaker<L> {
         let begin = Instant::now();
         let (image, masks) = Conversion::make(&self.conversions, &self.library, memory, info)?;
         let augmented = Ok(Augmentation::default());
-        let mut made = BatchTensors { image, masks, info: info.clone(), augmented };
+        let mut tensors = BatchTensors { image, masks, info: info.clone(), augmented };
         if !info.sources.iter().all(|source| self.conversions[source.reader].is_view()) {
             self.record("convert", begin, info);
         }
         if let Some(pipeline) = self.pipelines.get(info.augmented_as()) {
             let begin = Instant::now();
-            let (image, masks) = (&mut made.image, &mut made.masks);
-            made.augmented =
+            let (image, masks) = (&mut tensors.image, &mut tensors.masks);
+            tensors.augmented =
                 augment(&self.library, pipeline, image, masks, info).map(|(mixed, parameters)| {
                     Augmentation { mixed, drawn: Some((pipeline.clone(), parameters)) }
                 });
             self.record("augment", begin, info);
         }
-        Ok(made)
+        Ok(tensors)
     }
 
     fn record(&self, name: &'static str, begin: Instant, info: &BatchInfo) {

@@ -191,18 +191,18 @@ impl<'a> Feeder<'a> {
     fn run(&mut self, start: Start) -> Leave {
         let Shared { plan, .. } = self.shared;
         let options = self.shared.options();
-        let Start { mut epoch, mut given, .. } = start;
+        let Start { mut epoch, mut delivered, .. } = start;
         let mut empty = 0;
         while options.end_epoch.is_none_or(|end| epoch < end) {
             self.datasets.iter_mut().for_each(OneDataset::look);
-            let batches = match self.draw(plan, epoch, &given) {
+            let batches = match self.draw(plan, epoch, &delivered) {
                 Ok(batches) => batches,
                 Err(error) => {
                     if let Err(leave) = self.fail(epoch, error) {
                         return leave;
                     }
                     epoch += 1;
-                    given.clear();
+                    delivered.clear();
                     continue;
                 }
             };
@@ -217,25 +217,30 @@ impl<'a> Feeder<'a> {
                 }
                 // As soon as the first batches are on their way.
                 if number + 1 == options.slots.min(batches.batches()) {
-                    for (dataset, rest) in self.datasets.iter().zip(batches.epochs()) {
-                        dataset.local.tell(dataset.reader, epoch, rest.given());
+                    for (dataset, epoch_of_dataset) in self.datasets.iter().zip(batches.epochs()) {
+                        dataset.local.tell(dataset.reader, epoch, epoch_of_dataset.delivered());
                     }
                 }
             }
             epoch += 1;
-            given.clear();
+            delivered.clear();
         }
         Leave::Over
     }
 
     /// The rest of an epoch. If there is one dataset with a shuffle window, the epoch may have been drawn before.
-    fn draw(&mut self, plan: &JoinedPlan, epoch: u64, given: &[Segment]) -> Result<JoinedEpoch> {
-        if let ([one], []) = (&mut *self.datasets, given)
-            && let Some(drawn) = one.schedule.take_epoch(epoch)
+    fn draw(
+        &mut self,
+        plan: &JoinedPlan,
+        epoch: u64,
+        delivered: &[Segment],
+    ) -> Result<JoinedEpoch> {
+        if let ([dataset], []) = (&mut *self.datasets, delivered)
+            && let Some(drawn) = dataset.schedule.take_epoch(epoch)
         {
             return Ok(drawn.into());
         }
-        plan.epoch(epoch, given, self.shared.options().share)
+        plan.epoch(epoch, delivered, self.shared.options().share)
     }
 
     fn batch(&mut self, epoch: &JoinedEpoch, number: usize) -> Result<(), Leave> {

@@ -31,15 +31,15 @@ impl LocalPlan {
     }
 
     /// Tells what the rest of epoch `epoch` and the next epochs will need, unless that is known. The batches of the epoch
-    /// that were `given` are not part of the rest.
-    pub(super) fn tell(&self, reader: &Reader, epoch: u64, given: &[Segment]) {
+    /// that were `delivered` are not part of the rest.
+    pub(super) fn tell(&self, reader: &Reader, epoch: u64, delivered: &[Segment]) {
         let Some(plan) = &self.0 else { return };
         let end = reader.options.end_epoch.unwrap_or(u64::MAX);
         for next in (epoch..=epoch + EPOCHS).filter(|next| *next < end) {
             if plan.knows(next) {
                 continue;
             }
-            match uses(reader, plan, next, if next == epoch { given } else { &[] }) {
+            match uses(reader, plan, next, if next == epoch { delivered } else { &[] }) {
                 Ok(Some(uses)) => plan.add(next, uses),
                 // Any error is reported when the chunks are read.
                 Ok(None) | Err(_) => return,
@@ -61,13 +61,13 @@ fn uses(
     reader: &Reader,
     plan: &UsePlan,
     epoch: u64,
-    given: &[Segment],
+    delivered: &[Segment],
 ) -> Result<Option<EpochUses>> {
     let Share { rank, world_size } = reader.options.share;
     let here = (ranks_here() as usize).min(world_size);
     let first = rank - rank % here;
     let shares = (first..(first + here).min(world_size)).map(|rank| Share { rank, world_size });
-    let epochs = shares.map(|share| reader.plan.epoch(epoch, given, share));
+    let epochs = shares.map(|share| reader.plan.epoch(epoch, delivered, share));
     let epochs: Vec<EpochPlan> = epochs.collect::<Result<_>>()?;
     if epochs.iter().map(EpochPlan::items).sum::<usize>() > MOST_ITEMS {
         return Ok(None);

@@ -607,14 +607,15 @@ fn check_mixing(dataset: &Dataset, plan: &Plan, beside: &[String]) -> Result<()>
     };
     let Some(first) = stacks.first().copied() else { return Ok(()) };
     for stack in &stacks[1..] {
-        let (one, other) = (types(first)?, types(*stack)?);
-        if let Some(place) = (0..one.len()).find(|place| one[*place] != other[*place]) {
-            let array = place.checked_sub(1).map_or("image", |array| beside[array].as_str());
+        let (expected, found) = (types(first)?, types(*stack)?);
+        if let Some(number) = (0..expected.len()).find(|number| expected[*number] != found[*number])
+        {
+            let array = number.checked_sub(1).map_or("image", |array| beside[array].as_str());
             return Err(Error::unsupported(format!(
                 "array {array} is {} in stack {}, but {} in stack {}",
-                one[place],
+                expected[number],
                 dataset.stacks()[first].name,
-                other[place],
+                found[number],
                 dataset.stacks()[*stack].name
             ))
             .at(dataset.path())

@@ -145,7 +145,7 @@ struct TakenBatch {
 struct Position {
     epoch: u64,
     /// The batches of this epoch that were given before the loader began with it.
-    given: Vec<Segment>,
+    delivered: Vec<Segment>,
     /// How many batches of this epoch were given since. A batch that failed counts, because its error was given.
     batches: usize,
     /// All batches of the epoch were given, but its end was not reported yet.
@@ -223,12 +223,12 @@ impl Loader {
         };
         loader.replacements.resize_with(loader.shared.readers.len(), Replacements::default);
         if begin.epoch > 0 || begin.is_within_epoch() {
-            loader.go_to(begin.epoch, begin.given);
+            loader.go_to(begin.epoch, begin.delivered);
         }
         // A plan that is impossible from the start is reported here already.
         loader.shared.plan.epoch(
             loader.position.epoch,
-            &loader.position.given,
+            &loader.position.delivered,
             loader.shared.options().share,
         )?;
         loader.spawn("plan".to_owned(), feeder::run)?;
@@ -492,23 +492,23 @@ impl Loader {
 
     /// Drops unfinished batches and goes to the start of an epoch.
     pub fn set_epoch(&mut self, epoch: u64) {
-        let at_start = self.position.batches == 0 && self.position.given.is_empty();
+        let at_start = self.position.batches == 0 && self.position.delivered.is_empty();
         if epoch != self.position.epoch || !at_start {
             self.go_to(epoch, Vec::new());
         }
     }
 
-    fn go_to(&mut self, epoch: u64, given: Vec<Segment>) {
+    fn go_to(&mut self, epoch: u64, delivered: Vec<Segment>) {
         self.pending = None;
         self.loads = LoadIntervals::default();
-        self.shared.restart(epoch, given.clone());
-        self.position = Position { epoch, given, ..Position::default() };
+        self.shared.restart(epoch, delivered.clone());
+        self.position = Position { epoch, delivered, ..Position::default() };
     }
 
     /// How far training is: after the last batch given, or after its error. Save this with a checkpoint and resume with
     /// [`with_state`](Self::with_state).
     pub fn state(&self) -> State {
-        let Position { epoch, given, batches, at_end, .. } = &self.position;
+        let Position { epoch, delivered, batches, at_end, .. } = &self.position;
         if *at_end {
             return self.shared.state_before(epoch + 1);
         }
@@ -517,7 +517,7 @@ impl Loader {
             world_size: self.shared.options().share.world_size,
             batches: *batches,
         };
-        self.shared.state_before(*epoch).after(given, now)
+        self.shared.state_before(*epoch).after(delivered, now)
     }
 
     /// Notes that the consumer is a thread that copies batches to a device.

@@ -142,9 +142,9 @@ impl PreparedLoader {
         let members = members.map(|(member, state)| member.resumed(state, ring_bytes));
         self.members = members.collect::<Result<_>>()?;
         self.check_memory()?;
-        self.begin = State { given: state.given.clone(), ..self.state_before(state.epoch) };
+        self.begin = State { delivered: state.delivered.clone(), ..self.state_before(state.epoch) };
         // What is impossible from the start is reported here already.
-        self.joined_plan().epoch(state.epoch, &state.given, self.options().share)?;
+        self.joined_plan().epoch(state.epoch, &state.delivered, self.options().share)?;
         Ok(self)
     }
 
@@ -186,7 +186,7 @@ impl PreparedLoader {
         let members = self.members.into_iter().map(|member| member.choose(ring_bytes));
         self.members = members.collect::<Result<_>>()?;
         let before = self.state_before(self.begin.epoch);
-        self.begin = State { given: std::mem::take(&mut self.begin.given), ..before };
+        self.begin = State { delivered: std::mem::take(&mut self.begin.delivered), ..before };
         Ok(self)
     }
 
@@ -379,32 +379,32 @@ fn with_largest_once(items: &[usize], weights: &[f64]) -> usize {
 }
 
 /// Refuses datasets whose batches do not match.
-fn check_alike(one: &Member, other: &Member) -> Result<()> {
+fn check_alike(first: &Member, other: &Member) -> Result<()> {
     let error = |what: String| {
         Err(Error::conflict(what).with_remedy(
             "read the same bands, masks, targets and further images from all datasets",
         ))
     };
-    let (path, other_path) = (one.dataset.path().display(), other.dataset.path().display());
-    if one.masks != other.masks {
+    let (path, other_path) = (first.dataset.path().display(), other.dataset.path().display());
+    if first.masks != other.masks {
         return error(format!(
             "datasets with masks {:?} and {:?}: {path} and {other_path}",
-            one.masks, other.masks
+            first.masks, other.masks
         ));
     }
-    if one.targets != other.targets {
+    if first.targets != other.targets {
         return error(format!(
             "datasets with targets {:?} and {:?}: {path} and {other_path}",
-            one.targets, other.targets
+            first.targets, other.targets
         ));
     }
-    if one.images != other.images {
+    if first.images != other.images {
         return error(format!(
             "datasets with further images {:?} and {:?}: {path} and {other_path}",
-            one.images, other.images
+            first.images, other.images
         ));
     }
-    let kinds = one.companion_kinds().zip(other.companion_kinds());
+    let kinds = first.companion_kinds().zip(other.companion_kinds());
     for ((name, ours), (_, theirs)) in kinds {
         if ours != theirs {
             return error(format!(
@@ -420,10 +420,10 @@ fn check_alike(one: &Member, other: &Member) -> Result<()> {
         bands.dedup();
         bands
     };
-    if one.options.plan.is_mix {
+    if first.options.plan.is_mix {
         return Ok(());
     }
-    let (bands, others) = (bands(one), bands(other));
+    let (bands, others) = (bands(first), bands(other));
     if bands.len() > 1 || bands != others {
         return error(format!(
             "datasets of {bands:?} and {others:?} bands: {path} and {other_path}"

@@ -39,7 +39,7 @@ pub(super) enum Replacement {
 #[derive(Debug, Default)]
 struct Search {
     /// The item to try next, as a place in the epoch's order.
-    place: u32,
+    position: u32,
     is_second: bool,
     /// The window of each sample that was tried in the first round; `None` if its windows cannot be drawn.
     tried: HashMap<usize, Option<Window>>,
@@ -105,20 +105,20 @@ impl Search {
     fn next(&mut self, reader: &Reader, epoch: &EpochPlan, shape: usize) -> Result<Option<Item>> {
         let mut labelled = LabelledMasks::new(reader);
         loop {
-            if self.place == epoch.places() {
+            if self.position == epoch.places() {
                 if self.is_second {
                     return Ok(None);
                 }
-                (self.place, self.is_second) = (0, true);
+                (self.position, self.is_second) = (0, true);
             }
-            let place = self.place;
-            self.place += 1;
-            let Some(sample) = epoch.sample_of_shape(place, shape) else { continue };
+            let position = self.position;
+            self.position += 1;
+            let Some(sample) = epoch.sample_of_shape(position, shape) else { continue };
             let tried = self.tried.get(&sample).copied();
             if !self.is_second && tried.is_some() || tried == Some(None) {
                 continue;
             }
-            let mut items = match epoch.padding_at(place, Some(&mut labelled)) {
+            let mut items = match epoch.padding_at(position, Some(&mut labelled)) {
                 Ok(item) => [item],
                 // The mask that says which pixels are labelled.
                 Err(error) if is_damage(&error) => {

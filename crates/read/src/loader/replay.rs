@@ -35,14 +35,14 @@ impl Reader {
         let mut pieces = Vec::new();
         plan.cut(&|_| self.arrays(), &mut pieces)?;
         let mut buffer = Buffer::zeroed(end)?;
-        let mut rest = buffer.bytes_mut();
+        let mut unfilled = buffer.bytes_mut();
         let mut start = 0;
         let mut tasks = Vec::new();
         for (number, piece) in pieces.into_iter().enumerate() {
             // Arrays start on pages, so there may be gaps.
-            let (_, after) = rest.split_at_mut(piece.start - start);
+            let (_, after) = unfilled.split_at_mut(piece.start - start);
             let (memory, after) = after.split_at_mut(piece.len());
-            (rest, start) = (after, piece.end);
+            (unfilled, start) = (after, piece.end);
             tasks.push((number, memory));
         }
         let read = |scratch: &mut Scratch, (number, memory): (usize, &mut [u8])| {

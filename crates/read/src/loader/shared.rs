@@ -42,7 +42,7 @@ pub(crate) struct Start {
     pub generation: u64,
     pub epoch: u64,
     /// The batches of that epoch that were already given.
-    pub given: Vec<Segment>,
+    pub delivered: Vec<Segment>,
 }
 
 impl Shared {
@@ -155,6 +155,6 @@ impl Shared {
         // The lock is held meanwhile, so that a feeder that sees the new generation waits for its start.
         let mut start = self.start.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = self.ring.slots().restart();
-        *start = Start { generation, epoch, given: delivered };
+        *start = Start { generation, epoch, delivered };
     }
 }

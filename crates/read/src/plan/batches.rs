@@ -215,37 +215,37 @@ pub(super) struct Cut {
 }
 
 impl Epoch<'_> {
-    /// Cuts what is left after the `given` segments into batches of `batch_size` items for each of `world_size` ranks.
+    /// Cuts what is left after the `delivered` segments into batches of `batch_size` items for each of `world_size` ranks.
     ///
     /// # Errors
     /// If a segment has more batches than its sizes allow, or if sizes are not valid.
     pub(super) fn resume(
         &self,
-        given: &[Segment],
+        delivered: &[Segment],
         batch_size: usize,
         world_size: usize,
     ) -> Result<Cut> {
         let global = global_batch(batch_size, world_size)?;
-        let mut left = Places::From(0..self.order.len() as u32);
-        for segment in given {
-            let cut = self.cut(left, global_batch(segment.batch_size, segment.world_size)?);
-            left = cut.without(segment)?;
+        let mut remaining = Places::From(0..self.order.len() as u32);
+        for segment in delivered {
+            let cut = self.cut(remaining, global_batch(segment.batch_size, segment.world_size)?);
+            remaining = cut.without(segment)?;
         }
-        let mut cut = self.cut(left, global);
+        let mut cut = self.cut(remaining, global);
         cut.padding = self.padding(&cut, world_size);
         Ok(cut)
     }
 
-    fn shape(&self, place: u32) -> usize {
+    fn shape(&self, position: u32) -> usize {
         if self.shape_count == 1 {
             return 0;
         }
-        self.shapes[self.order.sample(place) as usize] as usize
+        self.shapes[self.order.sample(position) as usize] as usize
     }
 
     /// Cuts the items at these places into batches, without padding. The places ascend within every shape.
-    fn cut(&self, left: Places, global: usize) -> Cut {
-        let (places, starts) = self.by_shape(left);
+    fn cut(&self, remaining: Places, global: usize) -> Cut {
+        let (places, starts) = self.by_shape(remaining);
         let mut spans = Vec::new();
         for shape in starts.windows(2) {
             for start in (shape[0]..shape[1]).step_by(global) {
@@ -262,24 +262,24 @@ impl Epoch<'_> {
     }
 
     /// Sorts the places by shape and otherwise keeps their order. Also returns where every shape starts, and the end.
-    fn by_shape(&self, left: Places) -> (Places, Vec<usize>) {
+    fn by_shape(&self, remaining: Places) -> (Places, Vec<usize>) {
         if self.shape_count == 1 {
-            let end = left.len();
-            return (left, vec![0, end]);
+            let end = remaining.len();
+            return (remaining, vec![0, end]);
         }
-        let left = || (0..left.len()).map(|number| left.get(number));
+        let each = || (0..remaining.len()).map(|number| remaining.get(number));
         let mut starts = vec![0; self.shape_count + 1];
-        for place in left() {
-            starts[self.shape(place) + 1] += 1;
+        for position in each() {
+            starts[self.shape(position) + 1] += 1;
         }
         for shape in 0..self.shape_count {
             starts[shape + 1] += starts[shape];
         }
         let mut next = starts.clone();
         let mut places = vec![0; starts[self.shape_count]];
-        for place in left() {
-            let slot = &mut next[self.shape(place)];
-            places[*slot] = place;
+        for position in each() {
+            let slot = &mut next[self.shape(position)];
+            places[*slot] = position;
             *slot += 1;
         }
         (Places::Listed(places), starts)
@@ -305,13 +305,13 @@ impl Epoch<'_> {
             let shape = self.shape(cut.places.get(span.start as usize));
             missing[shape] += self.last.padded(items, cut.global, world_size) - items; // 0 if full
         }
-        let mut left = missing.iter().filter(|items| **items > 0).count();
+        let mut unfilled = missing.iter().filter(|items| **items > 0).count();
         let mut places = 0..self.order.len() as u32;
-        while let Some(place) = places.next().filter(|_| left > 0) {
-            let shape = self.shape(place);
+        while let Some(position) = places.next().filter(|_| unfilled > 0) {
+            let shape = self.shape(position);
             if padding[shape].len() < missing[shape] {
-                padding[shape].push(place);
-                left -= usize::from(padding[shape].len() == missing[shape]);
+                padding[shape].push(position);
+                unfilled -= usize::from(padding[shape].len() == missing[shape]);
             }
         }
         padding
@@ -366,22 +366,22 @@ impl Cut {
         if segment.batches > self.spans.len() {
             return Err(segment.is_too_long(self.spans.len()));
         }
-        let mut given: Vec<Span> = self.spans[..segment.batches].to_vec();
-        given.sort_unstable_by_key(|span| span.start);
+        let mut delivered: Vec<Span> = self.spans[..segment.batches].to_vec();
+        delivered.sort_unstable_by_key(|span| span.start);
         let mut places = match self.places {
             // Batches of one shape come in the order of their items.
             Places::From(range) => {
-                let given: usize = given.iter().map(|span| span.items as usize).sum();
-                return Ok(Places::From(range.start + given as u32..range.end));
+                let items: usize = delivered.iter().map(|span| span.items as usize).sum();
+                return Ok(Places::From(range.start + items as u32..range.end));
             }
             Places::Listed(places) => places,
         };
-        let mut given = given.into_iter().map(Span::range).peekable();
-        let mut place = 0;
+        let mut delivered = delivered.into_iter().map(Span::range).peekable();
+        let mut position = 0;
         places.retain(|_| {
-            let keep = given.peek().is_none_or(|range| !range.contains(&place));
-            place += 1;
-            given.next_if(|range| range.end == place);
+            let keep = delivered.peek().is_none_or(|range| !range.contains(&position));
+            position += 1;
+            delivered.next_if(|range| range.end == position);
             keep
         });
         Ok(Places::Listed(places))

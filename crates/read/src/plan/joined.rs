@@ -79,7 +79,7 @@ pub(crate) fn lengths(weights: &[f64], total: usize) -> Vec<usize> {
     let mut lengths: Vec<usize> = exact.iter().map(|exact| exact.floor() as usize).collect();
     let mut by_loss: Vec<usize> = (0..weights.len()).collect();
     let loss = |plan: &usize| exact[*plan].floor() - exact[*plan];
-    by_loss.sort_by(|one, other| loss(one).total_cmp(&loss(other)));
+    by_loss.sort_by(|a, b| loss(a).total_cmp(&loss(b)));
     let missing = total.saturating_sub(lengths.iter().sum());
     by_loss.iter().cycle().take(missing).for_each(|plan| lengths[*plan] += 1);
     lengths
@@ -91,22 +91,27 @@ impl JoinedPlan {
         Self { plans, seed }
     }
 
-    /// One rank's part of what is left of an epoch after the `given` segments; see [`Plan::epoch`].
+    /// One rank's part of what is left of an epoch after the `delivered` segments; see [`Plan::epoch`].
     ///
     /// # Errors
     /// As [`Plan::epoch`].
-    pub(crate) fn epoch(&self, epoch: u64, given: &[Segment], share: Share) -> Result<JoinedEpoch> {
+    pub(crate) fn epoch(
+        &self,
+        epoch: u64,
+        delivered: &[Segment],
+        share: Share,
+    ) -> Result<JoinedEpoch> {
         if self.plans[0].options().mixes_items {
-            let mixed = MixedBatches::new(self.interleaved(epoch), given, self.sizes(share))?;
+            let mixed = MixedBatches::new(self.interleaved(epoch), delivered, self.sizes(share))?;
             let epochs = self.plans.iter().map(|plan| plan.unbatched(epoch)).collect();
             return Ok(JoinedEpoch { epochs, turns: Vec::new(), mixed: Some(mixed) });
         }
         if let [plan] = &*self.plans {
-            return Ok(plan.epoch(epoch, given, share)?.into());
+            return Ok(plan.epoch(epoch, delivered, share)?.into());
         }
         let mut of_plans = vec![Vec::new(); self.plans.len()];
         let mut turns = Turns::default();
-        for (number, segment) in given.iter().enumerate() {
+        for (number, segment) in delivered.iter().enumerate() {
             let sizes = (segment.batch_size, segment.world_size);
             self.renew(&mut turns, (epoch, number), &of_plans, sizes)?;
             for (plan, batches) in turns.take(segment.batches, self.plans.len())? {
@@ -114,9 +119,9 @@ impl JoinedPlan {
             }
         }
         let sizes = (self.plans[0].options().batch_size, share.world_size);
-        self.renew(&mut turns, (epoch, given.len()), &of_plans, sizes)?;
+        self.renew(&mut turns, (epoch, delivered.len()), &of_plans, sizes)?;
         let epochs = self.plans.iter().zip(&of_plans);
-        let epochs = epochs.map(|(plan, given)| plan.epoch(epoch, given, share));
+        let epochs = epochs.map(|(plan, delivered)| plan.epoch(epoch, delivered, share));
         let mut numbers = vec![0; self.plans.len()];
         let turns = turns.plans[turns.next..].iter().map(|plan| {
             let number = &mut numbers[*plan as usize];
@@ -143,13 +148,13 @@ impl JoinedPlan {
         (options.batch_size, share, options.last)
     }
 
-    /// Draws the turns of batches of these sizes, unless they were drawn. `given` are the batches of each plan that came
+    /// Draws the turns of batches of these sizes, unless they were drawn. `delivered` are the batches of each plan that came
     /// before; (epoch, number of the segment) is the key.
     fn renew(
         &self,
         turns: &mut Turns,
         (epoch, number): (u64, usize),
-        given: &[Vec<Segment>],
+        delivered: &[Vec<Segment>],
         sizes: (usize, usize),
     ) -> Result<()> {
         if turns.sizes == Some(sizes) {
@@ -157,9 +162,10 @@ impl JoinedPlan {
         }
         let (batch_size, world_size) = sizes;
         let mut plans = Vec::new();
-        for (place, (plan, given)) in self.plans.iter().zip(given).enumerate() {
-            let left = plan.epoch_in(epoch, given, batch_size, Share { rank: 0, world_size })?;
-            plans.resize(plans.len() + left.batches(), place as u32);
+        for (number, (plan, delivered)) in self.plans.iter().zip(delivered).enumerate() {
+            let unread =
+                plan.epoch_in(epoch, delivered, batch_size, Share { rank: 0, world_size })?;
+            plans.resize(plans.len() + unread.batches(), number as u32);
         }
         let options = self.plans[0].options();
         let random = match options.order {
@@ -189,7 +195,7 @@ fn spread(turns: &mut Vec<u32>, plans: usize, mut random: Option<Random>) {
             placed.push(((turn as f64 + within) / count as f64, plan as u32));
         }
     }
-    placed.sort_by(|(one, plan), (other, others)| one.total_cmp(other).then(plan.cmp(others)));
+    placed.sort_by(|(time, plan), (later, other)| time.total_cmp(later).then(plan.cmp(other)));
     *turns = placed.into_iter().map(|(_, plan)| plan).collect();
 }
 
@@ -200,10 +206,10 @@ impl Turns {
         batches: usize,
         plans: usize,
     ) -> Result<impl Iterator<Item = (usize, usize)>> {
-        let left = self.plans.len() - self.next;
-        if batches > left {
+        let remaining = self.plans.len() - self.next;
+        if batches > remaining {
             return Err(Error::state(format!(
-                "the training state belongs to another epoch: {} were read, but the epoch had only {left} left",
+                "the training state belongs to another epoch: {} were read, but the epoch had only {remaining} left",
                 plural(batches, "batch"),
             ))
             .with_remedy("resume with the datasets and options of the saved state"));
@@ -397,12 +403,20 @@ mod tests {
                 for (plan, count) in counts.iter().enumerate() {
                     assert_eq!(turns.iter().filter(|turn| **turn == plan).count(), *count);
                     for run in turns.windows(100) {
-                        let own = run.iter().filter(|turn| **turn == plan).count() as f64;
+                        let count_in_run = run.iter().filter(|turn| **turn == plan).count() as f64;
                         let wanted = 100.0 * *count as f64 / 850.0;
-                        assert!((own - wanted).abs() <= 3.0, "{plan}: {own} of {wanted}");
+                        let difference = (count_in_run - wanted).abs();
+                        assert!(difference <= 3.0, "{plan}: {count_in_run} of {wanted}");
                     }
                 }
             }
+        }
+        // Every hundred from the start has them exactly, if whole batches can.
+        let mixed = mix(&[700, 200, 100], Order::Shuffled).epoch(4, &[], Share::ALL).unwrap();
+        let turns: Vec<usize> = (0..1000).map(|n| mixed.turn(n).0).collect();
+        for hundred in turns.chunks(100) {
+            let counts = [0, 1, 2].map(|plan| hundred.iter().filter(|turn| **turn == plan).count());
+            assert_eq!(counts, [70, 20, 10]);
         }
         let turns = |epoch| {
             let mixed = mix(&counts, Order::Shuffled).epoch(epoch, &[], Share::ALL).unwrap();
@@ -582,8 +596,9 @@ mod tests {
 
     #[test]
     fn more_batches_than_there_are_are_refused() {
-        let given = [Segment { batch_size: 2, world_size: 1, batches: 99 }];
-        let error = joined(&[5, 3], 2, Order::Shuffled).epoch(0, &given, Share::ALL).unwrap_err();
+        let delivered = [Segment { batch_size: 2, world_size: 1, batches: 99 }];
+        let error =
+            joined(&[5, 3], 2, Order::Shuffled).epoch(0, &delivered, Share::ALL).unwrap_err();
         assert_eq!(error.kind(), crate::ErrorKind::State);
     }
 
@@ -602,39 +617,39 @@ mod tests {
             stops in prop::collection::vec((1usize..4, 1usize..4, 0usize..6), 0..4),
             epoch in 0u64..3,
         ) {
-            let mut given: Vec<Segment> = Vec::new();
-            let mut seen = Vec::new();
+            let mut delivered: Vec<Segment> = Vec::new();
+            let mut samples = Vec::new();
             let last = (2, 1, usize::MAX);
             for (batch_size, world_size, most) in stops.into_iter().chain([last]) {
                 let plan = joined(&counts, batch_size, Order::Shuffled);
                 let ranks: Vec<_> = (0..world_size)
-                    .map(|rank| plan.epoch(epoch, &given, Share { rank, world_size }).unwrap())
+                    .map(|rank| plan.epoch(epoch, &delivered, Share { rank, world_size }).unwrap())
                     .collect();
                 let batches = ranks[0].batches().min(most);
                 for rank in &ranks {
                     prop_assert_eq!(rank.batches(), ranks[0].batches());
                     for (plan, items) in items(rank).into_iter().take(batches) {
                         let new = items.into_iter().filter(|item| !item.padding);
-                        seen.extend(new.map(|item| (plan, item.sample)));
+                        samples.extend(new.map(|item| (plan, item.sample)));
                     }
                 }
-                given.push(Segment { batch_size, world_size, batches });
+                delivered.push(Segment { batch_size, world_size, batches });
             }
-            let mut once = seen.clone();
+            let mut once = samples.clone();
             once.sort_unstable();
             once.dedup();
-            prop_assert_eq!(once.len(), seen.len());
-            prop_assert_eq!(seen.len(), counts.iter().sum::<usize>());
+            prop_assert_eq!(once.len(), samples.len());
+            prop_assert_eq!(samples.len(), counts.iter().sum::<usize>());
         }
 
         /// An epoch that is interrupted with the same sizes goes on with the batches that would have come.
         #[test]
-        fn the_rest_is_the_same(given in 0usize..23) {
+        fn the_rest_is_the_same(delivered in 0usize..23) {
             let plan = joined(&[20, 11, 15], 2, Order::Shuffled);
             let all = items(&plan.epoch(1, &[], Share::ALL).unwrap());
-            let segment = [Segment { batch_size: 2, world_size: 1, batches: given }];
-            let rest = items(&plan.epoch(1, &segment, Share::ALL).unwrap());
-            prop_assert_eq!(&all[given..], &rest);
+            let segment = [Segment { batch_size: 2, world_size: 1, batches: delivered }];
+            let resumed = items(&plan.epoch(1, &segment, Share::ALL).unwrap());
+            prop_assert_eq!(&all[delivered..], &resumed);
         }
     }
 }

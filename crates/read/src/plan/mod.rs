@@ -33,7 +33,7 @@
 //! let state = epoch.state("fingerprint of the dataset", 1);
 //! let state = State::from_json(&state.to_json())?;
 //! state.check(&plan, "fingerprint of the dataset", None)?;
-//! let rest = plan.epoch(state.epoch, &state.given, Share::ALL)?;
+//! let rest = plan.epoch(state.epoch, &state.delivered, Share::ALL)?;
 //! assert_eq!((rest.items(), rest.batches()), (24, 3));
 //! # Ok::<(), hsipack_read::Error>(())
 //! ```
@@ -357,21 +357,21 @@ impl Plan {
         &self.0.digest
     }
 
-    /// One rank's part of what is left of an epoch after the `given` segments. There are none at the start of an epoch;
+    /// One rank's part of what is left of an epoch after the `delivered` segments. There are none at the start of an epoch;
     /// otherwise they come from a [`State`].
     ///
     /// # Errors
     /// If rank or world size are not valid, more batches were given than the epoch had, or [`LastBatch::Drop`] drops the
     /// whole epoch.
-    pub fn epoch(&self, epoch: u64, given: &[Segment], share: Share) -> Result<EpochPlan> {
-        self.epoch_in(epoch, given, self.0.options.batch_size, share)
+    pub fn epoch(&self, epoch: u64, delivered: &[Segment], share: Share) -> Result<EpochPlan> {
+        self.epoch_in(epoch, delivered, self.0.options.batch_size, share)
     }
 
     /// The same in batches of another size.
     pub(crate) fn epoch_in(
         &self,
         epoch: u64,
-        given: &[Segment],
+        delivered: &[Segment],
         batch_size: usize,
         share: Share,
     ) -> Result<EpochPlan> {
@@ -388,11 +388,18 @@ impl Plan {
             shuffle: (options.order.is_shuffled() && blocks.is_none()).then_some(keys),
             last: options.last,
         }
-        .resume(given, batch_size, share.world_size)?;
+        .resume(delivered, batch_size, share.world_size)?;
         if cut.len() == 0 && cut.dropped() == *length {
             return Err(all_dropped(*length, share.world_size * batch_size));
         }
-        Ok(EpochPlan { plan: self.clone(), epoch, given: given.to_vec(), share, order, cut })
+        Ok(EpochPlan {
+            plan: self.clone(),
+            epoch,
+            delivered: delivered.to_vec(),
+            share,
+            order,
+            cut,
+        })
     }
 
     /// An epoch whose items come in batches of several plans, so that it has no batches of its own.
@@ -402,7 +409,7 @@ impl Plan {
         let (blocks, windows) = (blocks.as_ref(), windows.as_ref());
         let order = Sequence::draw(pool, blocks, windows, options.order, keys, *length);
         let (share, cut) = (Share::ALL, Cut::none());
-        EpochPlan { plan: self.clone(), epoch, given: Vec::new(), share, order, cut }
+        EpochPlan { plan: self.clone(), epoch, delivered: Vec::new(), share, order, cut }
     }
 }
 
@@ -427,7 +434,7 @@ fn all_dropped(items: usize, global: usize) -> Error {
 pub struct EpochPlan {
     plan: Plan,
     epoch: u64,
-    given: Vec<Segment>,
+    delivered: Vec<Segment>,
     share: Share,
     order: Sequence,
     cut: Cut,
@@ -440,8 +447,8 @@ impl EpochPlan {
     }
 
     /// The epoch's batches that were given before these.
-    pub(crate) fn given(&self) -> &[Segment] {
-        &self.given
+    pub(crate) fn delivered(&self) -> &[Segment] {
+        &self.delivered
     }
 
     /// Number of batches left, the same on every rank; 0 if all were given.
@@ -482,9 +489,9 @@ impl EpochPlan {
         self.check(n)?;
         items.clear();
         let last = self.plan.options().last;
-        for (place, padding) in self.cut.part(n, self.shape_number(n), self.share, last) {
+        for (position, padding) in self.cut.part(n, self.shape_number(n), self.share, last) {
             let labelled = labelled.as_mut().map(|labelled| &mut **labelled as _);
-            items.push(self.item(place, padding, labelled)?);
+            items.push(self.item(position, padding, labelled)?);
         }
         Ok(())
     }
@@ -536,7 +543,7 @@ impl EpochPlan {
         let mut state = State::new(&self.plan, fingerprint, self.epoch);
         let batch_size = self.plan.options().batch_size;
         let now = Segment { batch_size, world_size: self.share.world_size, batches };
-        self.given.iter().copied().chain([now]).for_each(|segment| state.give(segment));
+        self.delivered.iter().copied().chain([now]).for_each(|segment| state.give(segment));
         state
     }
 
@@ -557,8 +564,8 @@ impl EpochPlan {
     }
 
     /// Id of the sample at a place in the whole epoch, if its items have the shape with this number.
-    pub(crate) fn sample_of_shape(&self, place: u32, shape: usize) -> Option<usize> {
-        let sample = self.order.sample(place) as usize;
+    pub(crate) fn sample_of_shape(&self, position: u32, shape: usize) -> Option<usize> {
+        let sample = self.order.sample(position) as usize;
         let Inner { samples, shape_of, .. } = &*self.plan.0;
         (shape_of[sample] as usize == shape).then(|| samples[sample].sample)
     }
@@ -566,10 +573,10 @@ impl EpochPlan {
     /// The item at a place in the whole epoch, as padding.
     pub(crate) fn padding_at(
         &self,
-        place: u32,
+        position: u32,
         labelled: Option<&mut (dyn Labelled + '_)>,
     ) -> Result<Item> {
-        self.item(place, true, labelled)
+        self.item(position, true, labelled)
     }
 
     /// Number of the shape of batch `n`, which must be there.
@@ -581,24 +588,24 @@ impl EpochPlan {
     #[inline]
     fn item(
         &self,
-        place: u32,
+        position: u32,
         padding: bool,
         labelled: Option<&mut (dyn Labelled + '_)>,
     ) -> Result<Item> {
-        let Drawn { sample: place, repeat, window } = self.order.get(place);
+        let Drawn { sample: number, repeat, window } = self.order.get(position);
         let PlanOptions { seed, order, crop, align, .. } = self.plan.options();
-        let sample = &self.plan.0.samples[place as usize];
+        let sample = &self.plan.0.samples[number as usize];
         let draw =
             Draw { seed: *seed, epoch: self.epoch, repeat, replacement: order.has_replacement() };
         if let Crop::Windows(windows) = crop {
-            let count = windows.of_sample(place as usize);
+            let count = windows.of_sample(number as usize);
             let window = match order.has_replacement() {
                 true => draw.of(u64::from(count), sample) as u32,
                 // In listed orders, the number counts on through the rounds.
                 false => window % count,
             };
             let Shown { window, label, region } =
-                windows.get(WindowNumber { sample: place, window });
+                windows.get(WindowNumber { sample: number, window });
             return Ok(Item { sample: sample.sample, repeat, window, label, region, padding });
         }
         let window = crop.window(sample, draw, *align, labelled)?;
@@ -719,19 +726,19 @@ fn number_strata(
         .iter()
         .map(|sample| of(sample).ok_or_else(|| without(sample)))
         .collect::<Result<_>>()?;
-    let mut known = strata.clone();
-    known.sort_unstable();
-    known.dedup();
-    let number = |stratum| known.partition_point(|other| *other < stratum) as u32;
-    Ok((strata.into_iter().map(number).collect(), known.len()))
+    let mut distinct = strata.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let number = |stratum| distinct.partition_point(|other| *other < stratum) as u32;
+    Ok((strata.into_iter().map(number).collect(), distinct.len()))
 }
 
 /// Number of windows of every sample in a round.
 fn count_windows(samples: &[PlanSample], options: &PlanOptions) -> Result<Vec<u32>> {
     let mut items = 0u64;
-    let count = |(place, sample)| {
+    let count = |(number, sample)| {
         let windows = match &options.crop {
-            Crop::Windows(windows) => u64::from(windows.of_sample(place)),
+            Crop::Windows(windows) => u64::from(windows.of_sample(number)),
             crop => crop.windows(sample),
         };
         items = items.saturating_add(windows);

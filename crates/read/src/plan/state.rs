@@ -37,7 +37,7 @@ impl Segment {
 /// How far training has come in a dataset. It is the same on every rank.
 ///
 /// [`EpochPlan::state`](super::EpochPlan::state) returns a state. [`State::check`] says whether a plan can go
-/// on from it. Then pass its `epoch` and `given` to [`Plan::epoch`].
+/// on from it. Then pass its `epoch` and `delivered` to [`Plan::epoch`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
@@ -51,8 +51,9 @@ pub struct State {
     pub fingerprint: String,
     /// [`Plan::digest`] of the plan whose batches were given, or of all plans together.
     pub plan: String,
-    /// The epoch's batches that were given, oldest first.
-    pub given: Vec<Segment>,
+    /// The epoch's batches that were delivered, oldest first.
+    #[serde(rename = "given")]
+    pub delivered: Vec<Segment>,
     /// Bytes of the loader's shuffle window, if it had one: the order depends on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shuffle_window: Option<u64>,
@@ -90,7 +91,7 @@ impl State {
             seed: plan.options().seed,
             fingerprint: fingerprint.into(),
             plan: plan.digest().to_owned(),
-            given: Vec::new(),
+            delivered: Vec::new(),
             shuffle_window: None,
             datasets: Vec::new(),
         }
@@ -112,13 +113,13 @@ impl State {
             seed,
             fingerprint: together(&|state| &state.fingerprint),
             plan: together(&|state| &state.plan),
-            given: Vec::new(),
+            delivered: Vec::new(),
             shuffle_window: None,
             datasets: states.into_iter().map(DatasetState::from).collect(),
         }
     }
 
-    /// The state of each dataset, if there are `datasets` with these seeds. Their batches are given in turns, so `given` is
+    /// The state of each dataset, if there are `datasets` with these seeds. Their batches are given in turns, so `delivered` is
     /// only good for telling whether an epoch was begun.
     ///
     /// # Errors
@@ -133,11 +134,11 @@ impl State {
             ))
             .with_remedy("resume with the datasets of the saved state"));
         }
-        let of = |(one, seed): (&DatasetState, &u64)| Self {
+        let of = |(state, seed): (&DatasetState, &u64)| Self {
             seed: *seed,
-            fingerprint: one.fingerprint.clone(),
-            plan: one.plan.clone(),
-            shuffle_window: one.shuffle_window,
+            fingerprint: state.fingerprint.clone(),
+            plan: state.plan.clone(),
+            shuffle_window: state.shuffle_window,
             datasets: Vec::new(),
             ..self.clone()
         };
@@ -147,15 +148,15 @@ impl State {
         })
     }
 
-    /// The state after the batches `given` and `now` of the epoch.
-    pub(crate) fn after(mut self, given: &[Segment], now: Segment) -> Self {
-        given.iter().copied().chain([now]).for_each(|segment| self.give(segment));
+    /// The state after the batches `delivered` and `now` of the epoch.
+    pub(crate) fn after(mut self, delivered: &[Segment], now: Segment) -> Self {
+        delivered.iter().copied().chain([now]).for_each(|segment| self.give(segment));
         self
     }
 
     /// Whether an epoch was begun, so that its order must not change.
     pub(crate) fn is_within_epoch(&self) -> bool {
-        self.given.iter().any(|segment| segment.batches > 0)
+        self.delivered.iter().any(|segment| segment.batches > 0)
     }
 
     /// Reads a state from JSON.
@@ -248,7 +249,7 @@ impl State {
 
     /// Adds batches to those given.
     pub(super) fn give(&mut self, segment: Segment) {
-        match self.given.last_mut() {
+        match self.delivered.last_mut() {
             _ if segment.batches == 0 => {}
             Some(last)
                 if (last.batch_size, last.world_size)
@@ -256,7 +257,7 @@ impl State {
             {
                 last.batches = last.batches.saturating_add(segment.batches);
             }
-            _ => self.given.push(segment),
+            _ => self.delivered.push(segment),
         }
     }
 }

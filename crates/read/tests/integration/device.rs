@@ -414,7 +414,7 @@ fn a_damaged_sample_is_an_error_and_the_next_call_goes_on() {
         let errors: Vec<_> = results.iter().filter_map(|result| result.as_ref().err()).collect();
         assert!(errors.len() == 1 && batches > 1, "{results:?}");
         assert_eq!(errors[0].kind(), ErrorKind::Damaged);
-        assert_eq!((loader.state().epoch, loader.state().given.len()), (epoch, 0));
+        assert_eq!((loader.state().epoch, loader.state().delivered.len()), (epoch, 0));
     }
 }
 
@@ -463,7 +463,7 @@ fn a_batch_that_cannot_be_made_comes_once_more_and_then_counts() {
     let mut loader = DeviceLoader::new(&dataset, options(12), cpu(), library).unwrap();
     let batches = loader.batches_per_epoch().unwrap();
     let delivered = |loader: &DeviceLoader<NoMemory>| {
-        loader.state().given.first().map(|segment| segment.batches)
+        loader.state().delivered.first().map(|segment| segment.batches)
     };
     assert!(loader.next_batch().unwrap().is_err());
     assert_eq!(delivered(&loader), None);

@@ -173,7 +173,7 @@ fn values(kind: usize, bytes: usize, random: &mut Random) -> Vec<u8> {
         0 => (0..bytes.div_ceil(2)).flat_map(|_| smooth()).take(bytes).collect(),
         1 => (0..bytes).map(|_| random.below(256) as u8).collect(),
         2 => vec![7; bytes],
-        3 => (0..bytes).map(|place| (place % 11) as u8).collect(),
+        3 => (0..bytes).map(|at| (at % 11) as u8).collect(),
         // Stretches of all of these, some repeated.
         _ => {
             let mut all: Vec<u8> = Vec::new();
@@ -239,7 +239,7 @@ fn every_variant_is_decoded_as_by_blosc() {
 
 #[test]
 fn other_codecs_are_reported() {
-    let chunk: Vec<u8> = (0..60_000_u32).map(|place| (place / 7) as u8).collect();
+    let chunk: Vec<u8> = (0..60_000_u32).map(|at| (at / 7) as u8).collect();
     for (compressor, dtype) in [
         (Compressor::Zstd, DType::F16),
         (Compressor::Zlib, DType::F16),
@@ -298,11 +298,11 @@ fn windows_get_their_part_of_every_chunk() {
                 let of_chunk = grid.band_group() * dtype.size();
                 let bytes = region.bands.len() * dtype.size();
                 let mut chunk = vec![0xee_u8; grid.chunk_values() * dtype.size()];
-                for (place, row) in region.rows.clone().enumerate() {
+                for (down, row) in region.rows.clone().enumerate() {
                     for (column, from) in region.columns.clone().enumerate() {
                         let from = (row * shape.columns + from) * pixel
                             + region.bands.start * dtype.size();
-                        let to = (place * tile.columns + column) * of_chunk;
+                        let to = (down * tile.columns + column) * of_chunk;
                         chunk[to..to + bytes].copy_from_slice(&cube[from..from + bytes]);
                     }
                 }
@@ -311,8 +311,8 @@ fn windows_get_their_part_of_every_chunk() {
                 compressed.resize(compressed.len() + random.below(5) as usize, 0);
                 let start = compressed.len() as u64;
                 compressed.extend_from_slice(&frame);
-                let place = start..compressed.len() as u64;
-                chunks.extend(Chunk::new(&grid, dtype.size(), number, window, place, into));
+                let frame = start..compressed.len() as u64;
+                chunks.extend(Chunk::new(&grid, dtype.size(), number, window, frame, into));
             }
             for row in window.row_range() {
                 let from = (row * shape.columns + window.column as usize) * pixel;
@@ -572,14 +572,14 @@ fn gathering_stays_in_its_memory() {
 }
 
 /// The pixel of an axis that a window has at a place, found by walking; `None` if it has a value there.
-fn walked(place: i64, length: i64, pad: Pad) -> Option<i64> {
+fn walked(index: i64, length: i64, pad: Pad) -> Option<i64> {
     match pad {
-        _ if (0..length).contains(&place) => Some(place),
+        _ if (0..length).contains(&index) => Some(index),
         Pad::Value(_) => None,
-        Pad::Edge => Some(place.clamp(0, length - 1)),
+        Pad::Edge => Some(index.clamp(0, length - 1)),
         Pad::Reflect if length == 1 => Some(0),
-        Pad::Reflect if place < 0 => walked(-place, length, pad),
-        Pad::Reflect => walked(2 * (length - 1) - place, length, pad),
+        Pad::Reflect if index < 0 => walked(-index, length, pad),
+        Pad::Reflect => walked(2 * (length - 1) - index, length, pad),
     }
 }
 

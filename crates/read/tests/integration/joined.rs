@@ -75,10 +75,10 @@ fn batches_of_a_dataset_are_those_of_a_loader_of_it_alone() {
         for _ in 0..3 {
             let all = epoch(&mut joined);
             for (number, alone) in alone.iter_mut().enumerate() {
-                let own: Vec<_> = all.iter().filter(|batch| batch.0 == number).collect();
+                let of_dataset: Vec<_> = all.iter().filter(|batch| batch.0 == number).collect();
                 let wanted = epoch(alone);
-                assert_eq!(own.len(), wanted.len(), "{options:?}");
-                for (have, want) in own.into_iter().zip(wanted) {
+                assert_eq!(of_dataset.len(), wanted.len(), "{options:?}");
+                for (have, want) in of_dataset.into_iter().zip(wanted) {
                     assert_eq!((&have.1, &have.2, &have.3), (&want.1, &want.2, &want.3));
                 }
             }
@@ -98,10 +98,10 @@ fn memory_is_divided_and_seeds_differ() {
     let joined = prepared(&datasets, &options).unwrap();
     let of = |of: &dyn Fn(&Member) -> u64| joined.members().iter().map(of).collect::<Vec<_>>();
     let needed = of(&|member| member.cache().needed_bytes);
-    let given = of(&|member| member.options().cache_bytes);
-    for (given, needed_here) in given.iter().zip(&needed) {
+    let sizes = of(&|member| member.options().cache_bytes);
+    for (size, needed_here) in sizes.iter().zip(&needed) {
         let part = *needed_here as f64 / needed.iter().sum::<u64>() as f64;
-        assert!((*given as f64 - 30_000.0 * part).abs() <= 1.0, "{given} {part}");
+        assert!((*size as f64 - 30_000.0 * part).abs() <= 1.0, "{size} {part}");
     }
     let mut seeds = of(&|member| member.options().plan.seed);
     assert_eq!(seeds[0], options.plan.seed);
@@ -116,12 +116,14 @@ fn it_goes_on_after_any_batch_and_in_any_epoch() {
         let mut loader = start(&datasets, &options);
         let epochs = [epoch(&mut loader), epoch(&mut loader)];
         loader.set_epoch(0);
-        for given in 0..epochs[0].len() {
+        for delivered in 0..epochs[0].len() {
             let state = State::from_json(&loader.state().to_json()).unwrap();
             let prepared = prepared(&datasets, &options).unwrap().resumed(&state).unwrap();
             let mut resumed = prepared.start().unwrap();
-            let rest = epoch(&mut resumed);
-            assert!(rest == epochs[0][given..], "after {given}: {options:?}");
+            assert!(
+                epoch(&mut resumed) == epochs[0][delivered..],
+                "after {delivered}: {options:?}"
+            );
             assert!(epoch(&mut resumed) == epochs[1]);
             loader.next_batch().unwrap().unwrap();
         }
@@ -201,13 +203,13 @@ fn datasets_of_a_mix_may_have_other_bands() {
     let mut loader = mixed(None);
     loader.next_batch().unwrap().unwrap();
     let state = loader.state();
-    let rest = epoch(&mut loader);
+    let wanted = epoch(&mut loader);
     let mut resumed = {
         let datasets = datasets.iter().map(|dataset| (dataset.clone(), options.clone()));
         let prepared = PreparedLoader::joined(datasets.collect(), None).unwrap();
         prepared.resumed(&state).unwrap().start().unwrap()
     };
-    assert!(epoch(&mut resumed) == rest);
+    assert!(epoch(&mut resumed) == wanted);
     let error = prepared(&datasets[..3], &images::options(2)).unwrap().resumed(&state).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::State);
 }

@@ -375,7 +375,7 @@ fn a_damaged_batch_is_an_error_in_its_place_or_its_damage_is_skipped_and_counted
     // The batches after it were decoded already.
     let remaining: Vec<Vec<usize>> = epoch.map(|batch| batch.unwrap().ids().collect()).collect();
     assert_eq!(remaining, [vec![6, 7, 8], vec![9]]);
-    assert_eq!((loader.state().epoch, loader.state().given.len()), (1, 0));
+    assert_eq!((loader.state().epoch, loader.state().delivered.len()), (1, 0));
 
     options.on_damage = OnDamage::Skip;
     let mut loader = Loader::new(&dataset, options).unwrap();
@@ -407,7 +407,7 @@ fn a_batch_that_fails_counts_as_given_wherever_it_is() {
             states.push(loader.state());
             let expected = if results.len() == 8 { (epoch + 1, 0) } else { (epoch, results.len()) };
             let delivered =
-                loader.state().given.iter().map(|segment| segment.batches).sum::<usize>();
+                loader.state().delivered.iter().map(|segment| segment.batches).sum::<usize>();
             assert_eq!((loader.state().epoch, delivered), expected);
         }
         assert_eq!(results, [None, Some(1), Some(2), None, Some(4), Some(5), Some(6), None]);
@@ -483,7 +483,8 @@ fn a_batch_of_nothing_but_damage_is_replaced_by_padding() {
     assert_eq!(loader.statistics().loader.skipped, 4);
     // The replacement does not depend on where an epoch was resumed.
     let mut state = loader.state();
-    state.given = vec![hsipack_read::plan::Segment { batch_size: 1, world_size: 1, batches: 3 }];
+    state.delivered =
+        vec![hsipack_read::plan::Segment { batch_size: 1, world_size: 1, batches: 3 }];
     let mut resumed = Loader::with_state(&dataset, options, &state).unwrap();
     assert_eq!(batches(&mut resumed, &written), [vec![(1, true)]]);
 }
@@ -630,11 +631,12 @@ fn a_last_epoch_of_which_nothing_is_left_ends_once() {
     let mut state = loader.state();
     loader.epoch().for_each(|batch| drop(batch.unwrap()));
     // A state of a user who counts batches without checking whether the epoch is over.
-    state.given = vec![hsipack_read::plan::Segment { batch_size: 2, world_size: 1, batches: 4 }];
+    state.delivered =
+        vec![hsipack_read::plan::Segment { batch_size: 2, world_size: 1, batches: 4 }];
     let last = LoaderOptions { end_epoch: Some(1), ..options(4) };
     let mut loader = Loader::with_state(&dataset, last, &state).unwrap();
     assert!(loader.next_batch().is_none());
-    assert_eq!((loader.state().epoch, loader.state().given.len()), (1, 0));
+    assert_eq!((loader.state().epoch, loader.state().delivered.len()), (1, 0));
     assert!(loader.next_batch().is_none());
     assert_eq!(loader.state().epoch, 1);
 }

@@ -239,7 +239,7 @@ fn a_batch_that_cannot_be_augmented_is_an_error_in_its_place() {
             batch.as_ref().is_err_and(|error| error.to_string().contains("cannot augment"))
         });
         assert_eq!(errors.count(), batches);
-        assert_eq!((loader.state().epoch, loader.state().given.len()), (epoch, 0));
+        assert_eq!((loader.state().epoch, loader.state().delivered.len()), (epoch, 0));
     }
 }
 

@@ -108,8 +108,8 @@ fn no_byte_is_fetched_twice_in_an_epoch() {
             .collect();
         spans.sort();
         for pair in spans.windows(2) {
-            let [(one, (_, last)), (other, (first, _))] = pair else { unreachable!() };
-            assert!(one != other || last < first, "{pair:?}");
+            let [(earlier, (_, last)), (later, (first, _))] = pair else { unreachable!() };
+            assert!(earlier != later || last < first, "{pair:?}");
         }
     }
 }
@@ -137,16 +137,18 @@ mod alone {
         assert!(took < 3 * late, "{took:?} for {} requests", requests.len());
         dataset.sample(0).unwrap();
         let requests = server.requests();
-        let count = |is: &dyn Fn(&Request) -> bool| requests.iter().filter(|one| is(one)).count();
+        let count =
+            |is: &dyn Fn(&Request) -> bool| requests.iter().filter(|request| is(request)).count();
         // Once to read it, and once to check that everything was read from the same dataset.
-        assert_eq!(count(&|one| one.path.ends_with("SHA256SUMS")), 2);
+        assert_eq!(count(&|request| request.path.ends_with("SHA256SUMS")), 2);
         // What SHA256SUMS does not list does not exist.
-        let coordinate =
-            |one: &Request| one.path.contains("wavelength") || one.path.contains("fwhm");
+        let coordinate = |request: &Request| {
+            request.path.contains("wavelength") || request.path.contains("fwhm")
+        };
         assert_eq!(count(&coordinate), 0);
-        let mut tails: Vec<_> = requests.iter().filter(|one| one.tail.is_some()).collect();
+        let mut tails: Vec<_> = requests.iter().filter(|request| request.tail.is_some()).collect();
         assert_eq!(tails.len(), 4, "{tails:?}");
-        tails.dedup_by_key(|one| &one.path);
+        tails.dedup_by_key(|request| &request.path);
         assert_eq!(tails.len(), 4, "{tails:?}");
     }
 
@@ -159,7 +161,8 @@ mod alone {
         loader.epoch().next().unwrap().unwrap();
         let requests = server.requests();
         let first = requests.iter().position(is_chunk).unwrap();
-        let compares = |one: &&Request| one.method == "HEAD" && one.path.ends_with("SHA256SUMS");
+        let compares =
+            |request: &&Request| request.method == "HEAD" && request.path.ends_with("SHA256SUMS");
         assert_eq!(requests[..first].iter().filter(compares).count(), 1, "{requests:?}");
     }
 
@@ -172,7 +175,7 @@ mod alone {
         let dataset = Dataset::open(server.url("made")).unwrap();
         let took = begun.elapsed();
         assert!(took < 4 * late, "{took:?}");
-        let tails = server.requests().iter().filter(|one| one.tail.is_some()).count();
+        let tails = server.requests().iter().filter(|request| request.tail.is_some()).count();
         let shards: usize = dataset.stacks().iter().map(|stack| 2 * stack.image.shards()).sum();
         assert_eq!(tails, shards);
     }
@@ -181,9 +184,9 @@ mod alone {
 #[test]
 fn a_dataset_that_is_replaced_after_it_was_opened_is_an_error_at_first_use() {
     let folder = made();
-    let (made, next) = (folder.path().join("made"), folder.path().join("next"));
+    let (original, next) = (folder.path().join("made"), folder.path().join("next"));
     fs::create_dir(&next).unwrap();
-    copy(&made, &next);
+    copy(&original, &next);
     let replaces = Arc::new(AtomicBool::new(false));
     let replacing = replaces.clone();
     let server = Server::with_faults(folder.path(), move |request| {
@@ -191,8 +194,8 @@ fn a_dataset_that_is_replaced_after_it_was_opened_is_an_error_at_first_use() {
         // The same bytes, but other objects.
         if opened && replacing.swap(false, Ordering::SeqCst) {
             fs::write(next.join("SHA256SUMS"), "other sums").unwrap();
-            fs::rename(&made, made.with_extension("old")).unwrap();
-            fs::rename(&next, &made).unwrap();
+            fs::rename(&original, original.with_extension("old")).unwrap();
+            fs::rename(&next, &original).unwrap();
         }
         Fault::None
     });
@@ -221,7 +224,7 @@ fn copy(from: &Path, to: &Path) {
 #[test]
 fn a_dataset_that_is_replaced_while_it_is_opened_is_opened_whole() {
     let folder = made();
-    let (made, next) = (folder.path().join("made"), folder.path().join("next"));
+    let (original, next) = (folder.path().join("made"), folder.path().join("next"));
     let stacks = [StackSpec::new(9, 8, 5, 7).masks(&["a"])];
     write_dataset(&next, &stacks, |id| json!({ "label": id }));
     let wanted = Dataset::open(&next).unwrap();
@@ -230,8 +233,8 @@ fn a_dataset_that_is_replaced_while_it_is_opened_is_opened_whole() {
     let server = Server::with_faults(folder.path(), move |request| {
         // Its metadata have been read by now.
         if request.path.contains("/image/c/") && !replaced.swap(true, Ordering::Relaxed) {
-            fs::rename(&made, made.with_extension("old")).unwrap();
-            fs::rename(&next, &made).unwrap();
+            fs::rename(&original, original.with_extension("old")).unwrap();
+            fs::rename(&next, &original).unwrap();
         }
         Fault::None
     });
@@ -337,8 +340,8 @@ fn a_loader_is_closed_at_once_while_its_server_is_away() {
 fn a_dataset_without_its_metadata_is_none() {
     let folder = made();
     let server = Server::start(folder.path());
-    for (place, words) in [("nothing", "check the URL"), ("made/samples.jsonl", "check the URL")] {
-        let error = Dataset::open(server.url(place)).unwrap_err();
+    for (path, words) in [("nothing", "check the URL"), ("made/samples.jsonl", "check the URL")] {
+        let error = Dataset::open(server.url(path)).unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
     }
     std::fs::remove_file(folder.path().join("made/samples.jsonl")).unwrap();

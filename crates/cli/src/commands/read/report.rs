@@ -100,7 +100,7 @@ impl Report {
             },
             resumed: saved.map(|state| Resumed {
                 epoch: state.epoch,
-                batches: state.given.iter().map(|segment| segment.batches).sum(),
+                batches: state.delivered.iter().map(|segment| segment.batches).sum(),
             }),
             state: args.state.clone(),
             epochs: list.len(),

@@ -36,7 +36,7 @@ impl View {
         let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
         let style = "{prefix}  {bar:24}  {pos} of {len} batches  {msg}";
         bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
-        let before: usize = loader.state().given.iter().map(|segment| segment.batches).sum();
+        let before: usize = loader.state().delivered.iter().map(|segment| segment.batches).sum();
         let now = Instant::now();
         let mut view = Self {
             bar,

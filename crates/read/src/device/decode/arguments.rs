@@ -245,8 +245,8 @@ pub fn block_bytes(frame: &[u8]) -> u32 {
     frame.get(8..12).map_or(0, |bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes")))
 }
 
-fn common(one: &Range<usize>, other: &Range<usize>) -> Option<Range<usize>> {
-    let common = one.start.max(other.start)..one.end.min(other.end);
+fn common(a: &Range<usize>, b: &Range<usize>) -> Option<Range<usize>> {
+    let common = a.start.max(b.start)..a.end.min(b.end);
     (!common.is_empty()).then_some(common)
 }
 

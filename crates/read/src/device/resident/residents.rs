@@ -34,7 +34,7 @@ const LAST_USE: Duration = Duration::from_millis(300);
 #[derive(Debug)]
 pub(crate) struct Residents {
     /// The region that this loader fills.
-    own: Option<Shared>,
+    loaded: Option<Shared>,
     /// The cubes of `own` in the order of the samples, and how many of their chunks were looked at to bring them ahead.
     order: Vec<CubeKey>,
     ahead: AtomicUsize,
@@ -62,7 +62,7 @@ pub(crate) struct Request<'a> {
     pub samples: Vec<(usize, usize)>,
     /// The arrays that are read, by stack.
     pub arrays: &'a dyn Fn(usize) -> Result<Vec<usize>>,
-    pub asked: DeviceCache,
+    pub wanted: DeviceCache,
     /// The most bytes; a part of the free memory if 0.
     pub limit: u64,
     /// Bytes that the loader itself still takes.
@@ -108,11 +108,11 @@ impl Residents {
     /// # Errors
     /// If the device, or a shard's index, cannot be read. If there is too little memory, nothing is kept.
     pub(in crate::device) fn join<B: Backend>(backend: &B, request: &Request<'_>) -> Result<Self> {
-        let Request { dataset, samples, asked, .. } = request;
+        let Request { dataset, samples, wanted, .. } = request;
         let owner = backend.number().filter(|_| !request.is_private);
         let owner = owner.map(|device| Owner::new(device, dataset));
         let others = owner.as_ref().map(registry::of).unwrap_or_default();
-        let suits = |region: &Region| match asked {
+        let suits = |region: &Region| match wanted {
             DeviceCache::Decoded => region.kept() == Kept::Decoded,
             DeviceCache::Compressed => region.kept() == Kept::Compressed,
             _ => region.kept() == Kept::Decoded || request.decodes,
@@ -120,27 +120,27 @@ impl Residents {
         // One that is not complete may never be.
         let others = others.into_iter().filter(|(region, _)| region.is_complete() && suits(region));
         let others: Vec<Shared> = others.map(|(region, cubes)| Shared { region, cubes }).collect();
-        let mut own = Vec::new();
+        let mut absent = Vec::new();
         let mut kept_by_others = 0;
         for (stack, sample) in samples {
             let keys = request.keys(*stack, *sample)?;
             let has = |other: &Shared| keys.iter().all(|key| other.cubes.contains_key(key));
             match others.iter().any(has) {
                 true => kept_by_others += 1,
-                false => own.push(keys),
+                false => absent.push(keys),
             }
         }
         let mut residents = Self {
-            own: None,
+            loaded: None,
             order: Vec::new(),
             ahead: AtomicUsize::new(0),
-            is_whole: own.is_empty(),
+            is_whole: absent.is_empty(),
             load_bytes: 0,
             others,
             counts: [kept_by_others, samples.len()],
             why: "another loader of this process keeps the samples".to_owned(),
         };
-        if own.is_empty() {
+        if absent.is_empty() {
             return Ok(residents);
         }
         let free = backend.free_memory()?.saturating_sub(request.reserved);
@@ -149,14 +149,15 @@ impl Residents {
             limit => limit,
         };
         let limit = (limit as f64 * request.fraction) as u64;
-        let decoded: Vec<u64> = own.iter().map(|keys| request.decoded_bytes(keys)).collect();
-        let compressed = || own.iter().map(|keys| request.compressed_bytes(keys)).collect();
+        let decoded: Vec<u64> = absent.iter().map(|keys| request.decoded_bytes(keys)).collect();
+        let compressed = || absent.iter().map(|keys| request.compressed_bytes(keys)).collect();
         let compressed = || if request.decodes { compressed() } else { None };
         let Choice { kept, places, why } =
-            choose(*asked, limit, &decoded, compressed, request.by_windows);
+            choose(*wanted, limit, &decoded, compressed, request.by_windows);
         residents.why = why;
         let Some(kept) = kept else { return Ok(residents) };
-        residents.order = places.iter().flat_map(|place| own[*place].iter().copied()).collect();
+        residents.order =
+            places.iter().flat_map(|number| absent[*number].iter().copied()).collect();
         let (cubes, chunks, bytes) = request.lay_out(kept, &residents.order)?;
         let Some(memory) = usize::try_from(bytes).ok().map(|bytes| backend.allocate(bytes)) else {
             return Ok(residents);
@@ -177,16 +178,16 @@ impl Residents {
         residents.load_bytes = request.load_bytes(&residents.order);
         residents.counts[0] += places.len();
         residents.is_whole = residents.counts[0] == residents.counts[1];
-        residents.own = Some(Shared { region, cubes });
+        residents.loaded = Some(Shared { region, cubes });
         Ok(residents)
     }
 
     /// Where a cube is, or will be.
     pub(crate) fn find(&self, key: CubeKey) -> Option<(&Arc<Region>, &Cube)> {
-        if let Some(own) = &self.own
-            && let Some(cube) = own.cubes.get(&key)
+        if let Some(loaded) = &self.loaded
+            && let Some(cube) = loaded.cubes.get(&key)
         {
-            return (!own.region.is_released()).then_some((&own.region, cube));
+            return (!loaded.region.is_released()).then_some((&loaded.region, cube));
         }
         let usable = |other: &&Shared| other.region.is_complete() && !other.region.is_released();
         self.others
@@ -197,7 +198,7 @@ impl Residents {
 
     /// Whether this loader fills a region.
     pub(crate) fn is_own(&self, region: &Arc<Region>) -> bool {
-        self.own.as_ref().is_some_and(|own| Arc::ptr_eq(&own.region, region))
+        self.loaded.as_ref().is_some_and(|loaded| Arc::ptr_eq(&loaded.region, region))
     }
 
     /// Whether a chunk of a cube is there, or on its way, so that it need not be read.
@@ -212,18 +213,21 @@ impl Residents {
         &self,
         mut each: impl FnMut(&Arc<Region>, CubeKey, &Cube) -> bool,
     ) {
-        let Some(own) = self.own.as_ref().filter(|own| !own.region.is_complete()) else { return };
+        let Some(loaded) = self.loaded.as_ref().filter(|loaded| !loaded.region.is_complete())
+        else {
+            return;
+        };
         loop {
-            let place = self.ahead.load(Ordering::Relaxed);
-            let Some(key) = self.order.get(place) else {
+            let next = self.ahead.load(Ordering::Relaxed);
+            let Some(key) = self.order.get(next) else {
                 // Chunks that were dropped on the way are brought in another round.
                 self.ahead.store(0, Ordering::Relaxed);
                 return;
             };
-            if !each(&own.region, *key, &own.cubes[key]) {
+            if !each(&loaded.region, *key, &loaded.cubes[key]) {
                 return;
             }
-            self.ahead.store(place + 1, Ordering::Relaxed);
+            self.ahead.store(next + 1, Ordering::Relaxed);
         }
     }
 
@@ -239,7 +243,7 @@ impl Residents {
 
     /// Whether anything is kept.
     pub(crate) fn are_empty(&self) -> bool {
-        self.own.is_none() && self.others.is_empty()
+        self.loaded.is_none() && self.others.is_empty()
     }
 
     /// Gives up all regions of the loader, also those that it shares. Waits until queued work no longer uses them. `false` if
@@ -255,7 +259,7 @@ impl Residents {
     }
 
     fn regions(&self) -> impl Iterator<Item = &Arc<Region>> {
-        self.own.iter().chain(&self.others).map(|shared| &shared.region)
+        self.loaded.iter().chain(&self.others).map(|shared| &shared.region)
     }
 
     /// Whether the device ran out of memory, so that what was kept was released.

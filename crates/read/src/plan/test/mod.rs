@@ -60,14 +60,14 @@ fn refusal(samples: Vec<PlanSample>, options: PlanOptions) -> String {
 fn global_batches(
     plan: &Plan,
     epoch: u64,
-    given: &[Segment],
+    delivered: &[Segment],
     world_size: usize,
     count: usize,
 ) -> Vec<Vec<Item>> {
     let mut global = vec![Vec::new(); count];
     let mut items = Vec::new();
     for rank in 0..world_size {
-        let epoch = plan.epoch(epoch, given, Share { rank, world_size }).unwrap();
+        let epoch = plan.epoch(epoch, delivered, Share { rank, world_size }).unwrap();
         for (n, global) in global.iter_mut().enumerate() {
             epoch.batch(n, None, &mut items).unwrap();
             assert!(!items.is_empty(), "every rank gets something in every batch");
@@ -78,10 +78,10 @@ fn global_batches(
 }
 
 /// All global batches of what is left.
-fn rest(plan: &Plan, epoch: u64, given: &[Segment], world_size: usize) -> Vec<Vec<Item>> {
-    let left = plan.epoch(epoch, given, Share { rank: 0, world_size }).unwrap();
-    let batches = global_batches(plan, epoch, given, world_size, left.batches());
-    assert_eq!(batches.iter().flatten().filter(|item| !item.padding).count(), left.items());
+fn rest(plan: &Plan, epoch: u64, delivered: &[Segment], world_size: usize) -> Vec<Vec<Item>> {
+    let remaining = plan.epoch(epoch, delivered, Share { rank: 0, world_size }).unwrap();
+    let batches = global_batches(plan, epoch, delivered, world_size, remaining.batches());
+    assert_eq!(batches.iter().flatten().filter(|item| !item.padding).count(), remaining.items());
     batches
 }
 
@@ -258,9 +258,9 @@ fn batches_have_one_shape() {
     for order in ORDERS {
         let plan = plan(ragged(60), PlanOptions { order, ..PlanOptions::new(4) });
         assert_eq!(plan.shapes().len(), 4);
-        let left = plan.epoch(3, &[], Share { rank: 0, world_size: 2 }).unwrap();
+        let remaining = plan.epoch(3, &[], Share { rank: 0, world_size: 2 }).unwrap();
         for (n, batch) in rest(&plan, 3, &[], 2).iter().enumerate() {
-            let shape = left.shape(n).unwrap();
+            let shape = remaining.shape(n).unwrap();
             for item in batch {
                 let sample = &plan.samples()[item.sample];
                 assert_eq!(
@@ -345,26 +345,28 @@ fn naive_batches(
     last: LastBatch,
 ) -> Vec<Vec<(usize, usize)>> {
     let mut ranks = vec![Vec::new(); world_size];
-    let mut left = items;
-    while left >= batch_size * world_size {
+    let mut remaining = items;
+    while remaining >= batch_size * world_size {
         ranks.iter_mut().for_each(|rank| rank.push((batch_size, 0)));
-        left -= batch_size * world_size;
+        remaining -= batch_size * world_size;
     }
-    if left == 0 || last == LastBatch::Drop {
+    if remaining == 0 || last == LastBatch::Drop {
         return ranks;
     }
     for (number, rank) in ranks.iter_mut().enumerate() {
         // Each rank in turn takes its share of what is left.
         let places = match last {
             LastBatch::Pad => batch_size,
-            _ => (left / world_size + usize::from(number < left % world_size)).max(1),
+            _ => (remaining / world_size + usize::from(number < remaining % world_size)).max(1),
         };
         let before = match last {
             LastBatch::Pad => number * batch_size,
-            _ => (0..number).map(|n| left / world_size + usize::from(n < left % world_size)).sum(),
+            _ => (0..number)
+                .map(|n| remaining / world_size + usize::from(n < remaining % world_size))
+                .sum(),
         };
-        let own = places.min(left.saturating_sub(before));
-        rank.push((own, places - own));
+        let items = places.min(remaining.saturating_sub(before));
+        rank.push((items, places - items));
     }
     ranks
 }
@@ -427,9 +429,9 @@ fn the_digest_is_computed_once_and_not_for_every_state() {
 #[test]
 fn dropped_items_are_counted() {
     let plan = plan(ragged(50), PlanOptions { last: LastBatch::Drop, ..PlanOptions::new(3) });
-    let left = plan.epoch(0, &[], Share { rank: 0, world_size: 2 }).unwrap();
-    assert_eq!(left.items() + left.dropped(), 50);
-    assert!(left.dropped() > 0);
+    let remaining = plan.epoch(0, &[], Share { rank: 0, world_size: 2 }).unwrap();
+    assert_eq!(remaining.items() + remaining.dropped(), 50);
+    assert!(remaining.dropped() > 0);
     assert!(rest(&plan, 0, &[], 2).iter().all(|batch| batch.len() == 6));
     let error = plan.epoch(0, &[], Share { rank: 0, world_size: 90 }).unwrap_err().to_string();
     assert!(
@@ -441,9 +443,9 @@ fn dropped_items_are_counted() {
 #[test]
 fn items_that_one_segment_would_drop_are_used_by_the_next() {
     let plan = plan(cubes(10), PlanOptions { last: LastBatch::Drop, ..PlanOptions::new(2) });
-    let given = [Segment { batch_size: 4, world_size: 1, batches: 2 }];
-    let left = rest(&plan, 0, &given, 1);
-    assert_eq!(left.len(), 1);
+    let delivered = [Segment { batch_size: 4, world_size: 1, batches: 2 }];
+    let remaining = rest(&plan, 0, &delivered, 1);
+    assert_eq!(remaining.len(), 1);
     let all_given = Segment { batch_size: 3, world_size: 1, batches: 3 };
     assert_eq!(rest(&plan, 0, &[all_given], 1).len(), 0, "one item is left, and dropped");
 }
@@ -566,12 +568,12 @@ fn states_survive_json() {
     let epoch = plan.epoch(u64::MAX, &[], Share { rank: 1, world_size: 2 }).unwrap();
     let state = epoch.state("abc", 3);
     assert_eq!(State::from_json(&state.to_json()).unwrap(), state);
-    assert_eq!(state.given, [Segment { batch_size: 2, world_size: 2, batches: 3 }]);
-    let more = plan.epoch(0, &state.given, Share { rank: 0, world_size: 2 }).unwrap();
-    assert_eq!(more.state("abc", 1).given[0].batches, 4, "segments of one size are one");
-    let other = plan.epoch(0, &state.given, Share::ALL).unwrap();
-    assert_eq!(other.state("abc", 0).given.len(), 1);
-    assert_eq!(other.state("abc", 1).given.len(), 2);
+    assert_eq!(state.delivered, [Segment { batch_size: 2, world_size: 2, batches: 3 }]);
+    let more = plan.epoch(0, &state.delivered, Share { rank: 0, world_size: 2 }).unwrap();
+    assert_eq!(more.state("abc", 1).delivered[0].batches, 4, "segments of one size are one");
+    let other = plan.epoch(0, &state.delivered, Share::ALL).unwrap();
+    assert_eq!(other.state("abc", 0).delivered.len(), 1);
+    assert_eq!(other.state("abc", 1).delivered.len(), 2);
 }
 
 #[test]
@@ -607,8 +609,8 @@ fn foreign_states_are_refused() {
     assert!(
         error.what().contains("middle of epoch 4, which began when the dataset had 20 samples")
     );
-    let said = error.to_string();
-    assert!(said.contains("as_of=abc") && said.contains("the next epoch may"), "{said}");
+    let message = error.to_string();
+    assert!(message.contains("as_of=abc") && message.contains("the next epoch may"), "{message}");
 
     let later = State { version: 2, ..state.clone() };
     assert!(later.check(&plan(&base), "abc", None).is_err());
@@ -649,7 +651,7 @@ proptest! {
         let whole = rest(&plan, 1, &[], world_size);
         let at = at.index(whole.len() + 1);
         let state = epoch.state("", at);
-        prop_assert_eq!(&rest(&plan, 1, &state.given, world_size)[..], &whole[at..]);
+        prop_assert_eq!(&rest(&plan, 1, &state.delivered, world_size)[..], &whole[at..]);
     }
 
     #[test]
@@ -670,23 +672,23 @@ proptest! {
         };
         let expected = all_items(&plan(1));
         let mut items = Vec::new();
-        let mut given = Vec::new();
+        let mut delivered = Vec::new();
         for (batch_size, world_size, batches) in sizes {
             let plan = plan(batch_size);
-            let epoch = plan.epoch(0, &given, Share { rank: world_size - 1, world_size }).unwrap();
+            let epoch = plan.epoch(0, &delivered, Share { rank: world_size - 1, world_size }).unwrap();
             let batches = batches.min(epoch.batches());
-            items.extend(without_padding(&global_batches(&plan, 0, &given, world_size, batches)));
-            given = epoch.state("", batches).given;
+            items.extend(without_padding(&global_batches(&plan, 0, &delivered, world_size, batches)));
+            delivered = epoch.state("", batches).delivered;
         }
         let plan = plan(end.0);
-        let left = rest(&plan, 0, &given, end.1);
-        items.extend(without_padding(&left));
+        let remaining = rest(&plan, 0, &delivered, end.1);
+        items.extend(without_padding(&remaining));
         prop_assert_eq!(items.len(), plan.items());
         prop_assert_eq!(items.into_iter().collect::<HashSet<_>>(), expected);
 
-        let epoch = plan.epoch(0, &given, Share { rank: 0, world_size: end.1 }).unwrap();
-        let given = epoch.state("", left.len()).given;
-        prop_assert_eq!(rest(&plan, 0, &given, 3).len(), 0, "everything was given");
+        let epoch = plan.epoch(0, &delivered, Share { rank: 0, world_size: end.1 }).unwrap();
+        let delivered = epoch.state("", remaining.len()).delivered;
+        prop_assert_eq!(rest(&plan, 0, &delivered, 3).len(), 0, "everything was given");
     }
 
     #[test]
@@ -694,10 +696,10 @@ proptest! {
         text in "\\PC{0,80}", sizes in prop::collection::vec((0usize..5, 0usize..5, any::<usize>()), 0..4)
     ) {
         let _ = State::from_json(&text);
-        let given: Vec<Segment> = sizes
+        let delivered: Vec<Segment> = sizes
             .into_iter()
             .map(|(batch_size, world_size, batches)| Segment { batch_size, world_size, batches })
             .collect();
-        let _ = plan(cubes(9), PlanOptions::new(2)).epoch(0, &given, Share::ALL);
+        let _ = plan(cubes(9), PlanOptions::new(2)).epoch(0, &delivered, Share::ALL);
     }
 }

@@ -256,7 +256,7 @@ fn millions_of_windows_need_no_list() {
         assert_eq!(label, Some(1 + (window.row + 4) as u32 % 16));
     }
     let state = epoch.state("", 2000);
-    let remaining = plan.epoch(0, &state.given, Share::ALL).unwrap();
+    let remaining = plan.epoch(0, &state.delivered, Share::ALL).unwrap();
     assert_eq!(remaining.items(), all - 2000 * 4 * 512);
 }
 
