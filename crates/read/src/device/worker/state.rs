@@ -1,14 +1,17 @@
-//! The transfer thread.
+//! The state of the transfer thread, and how it hands over its results.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::backend::{Backend, LOST_REMEDY};
-use super::decoding::{Buffers, Staged};
-use super::exchange::Interrupt;
-use super::transfer::{Item, Rack, Ready, Room, Slot, Source};
+use super::super::backend::{Backend, DeviceMemory, LOST_REMEDY};
+use super::super::exchange::Interrupt;
+use super::super::slots::{Item, Rack, Room, Slot};
+use super::super::source::Source;
 use crate::{Error, ErrorKind, Result};
+
+/// Buffers grow in steps of this many bytes, and by a part more than is needed.
+const STEP: usize = 1 << 20;
 
 /// The transfer thread.
 pub(super) struct Worker<B: Backend, S: Source> {
@@ -16,9 +19,9 @@ pub(super) struct Worker<B: Backend, S: Source> {
     pub(super) source: S,
     pub(super) generation: u64,
     /// A batch whose copy could not be queued. It is tried once more.
-    pending: Option<Taken<S>>,
+    pub(super) pending: Option<Taken<S>>,
     /// Whether the next batch is that one.
-    is_retry: bool,
+    pub(super) is_retry: bool,
     /// The next batch, error or end, if it was there while a batch was decoded. It goes before `buffers`, into which it is copied.
     pub(super) ahead: Option<Ahead<B, S>>,
     /// For batches that the device decodes.
@@ -41,15 +44,6 @@ pub(super) enum Ahead<B: Backend, S: Source> {
     End(S::Position),
     /// The error of a batch, and the position after it.
     Failed(Error, S::Position),
-}
-
-/// Says that the thread has ended, also if it panicked.
-struct Ending<B: Backend, S: Source>(Arc<Rack<B, S>>);
-
-impl<B: Backend, S: Source> Drop for Ending<B, S> {
-    fn drop(&mut self) {
-        self.0.exchange.end();
-    }
 }
 
 /// A host batch whose copy is queued; it is dropped when the copy is done.
@@ -91,6 +85,49 @@ impl<B: Backend, S: Source> Drop for InFlight<B, S> {
     }
 }
 
+/// A compressed batch whose copy is queued.
+pub(super) struct Staged<B: Backend, S: Source> {
+    pub(super) flight: InFlight<B, S>,
+    pub(super) position: S::Position,
+    /// Which buffer it is in.
+    pub(super) buffer: usize,
+}
+
+/// Memory on the device besides the slots.
+pub(super) struct Buffers<B: Backend> {
+    pub(super) backend: Arc<B>,
+    /// For compressed batches, in turns.
+    pub(super) compressed: [Option<B::Memory>; 2],
+    pub(super) turn: usize,
+    pub(super) scratch: Option<B::Memory>,
+}
+
+impl<B: Backend> Buffers<B> {
+    pub(super) fn new(backend: Arc<B>) -> Self {
+        Self { backend, compressed: [None, None], turn: 0, scratch: None }
+    }
+
+    /// Leaves all buffers to the device for good, because it no longer reports what is done.
+    pub(super) fn abandon(&mut self) {
+        self.compressed.iter_mut().for_each(|memory| std::mem::forget(memory.take()));
+        std::mem::forget(self.scratch.take());
+    }
+}
+
+/// Memory of at least so many bytes: what is there, or a larger allocation in its place. No queued work may use it.
+pub(super) fn grown<'a, B: Backend, S: Source>(
+    rack: &Rack<B, S>,
+    memory: &'a mut Option<B::Memory>,
+    bytes: usize,
+) -> Result<&'a B::Memory> {
+    if memory.as_ref().is_none_or(|memory| memory.bytes() < bytes) {
+        // Freed first: there may be no room for both.
+        *memory = None;
+        *memory = Some(rack.allocate((bytes + bytes / 8).next_multiple_of(STEP))?);
+    }
+    Ok(memory.as_ref().expect("allocated above if it was missing"))
+}
+
 impl<B: Backend, S: Source> Worker<B, S> {
     pub(super) fn new(rack: Arc<Rack<B, S>>, source: S) -> Self {
         let buffers = Buffers::new(rack.backend.clone());
@@ -98,84 +135,10 @@ impl<B: Backend, S: Source> Worker<B, S> {
         Self { rack, source, generation: 0, pending, is_retry: false, ahead, buffers, lost }
     }
 
-    pub(super) fn run(mut self) {
-        let _ending = Ending(self.rack.clone());
-        loop {
-            match self.step() {
-                Ok(()) => {}
-                Err(Interrupt::Restarted(order)) => {
-                    (self.pending, self.is_retry) = (None, false);
-                    // Its copy may be under way, which is waited for.
-                    self.ahead = None;
-                    self.generation = order.generation;
-                    self.source.go_to(order.epoch);
-                }
-                Err(Interrupt::Stopped) => return,
-            }
-        }
-    }
-
-    /// Copies one batch, or hands over the reason why there is none.
-    fn step(&mut self) -> Result<(), Interrupt> {
-        let taken = match (self.pending.take(), self.ahead.take()) {
-            (Some(taken), ahead) => {
-                self.ahead = ahead;
-                taken
-            }
-            (None, Some(Ahead::Batch(taken))) => taken,
-            (None, Some(Ahead::Staged(staged))) => return self.decode(staged),
-            (None, Some(Ahead::End(position))) => return self.put(Item::End(position)),
-            (None, Some(Ahead::Failed(error, position))) => return self.fail(error, position),
-            (None, None) => match self.source.next() {
-                Some(Ok(batch)) => Taken { batch, position: self.source.position() },
-                Some(Err(error)) => {
-                    let position = self.source.position();
-                    return self.fail(error, position);
-                }
-                None => {
-                    let position = self.source.position();
-                    return self.put(Item::End(position));
-                }
-            },
-        };
-        if let Some(error) = self.loss() {
-            // Every batch fails by itself, so that the epoch ends, as on other ranks.
-            let Taken { batch, position } = taken;
-            drop(batch);
-            return self.fail(error, position);
-        }
-        if S::decoding(&taken.batch).is_some() {
-            return match self.stage(taken) {
-                Ok(staged) => self.decode(staged),
-                Err(refused) => self.refuse_staging(refused),
-            };
-        }
-        self.copy(taken)
-    }
-
     /// The error of every batch if the device is lost.
     pub(super) fn loss(&self) -> Option<Error> {
         let (kind, what) = self.lost.as_ref()?;
         Some(Error::new(*kind, what.clone()).with_remedy(LOST_REMEDY))
-    }
-
-    /// Copies a batch of values.
-    pub(super) fn copy(&mut self, taken: Taken<S>) -> Result<(), Interrupt> {
-        let info = S::info(&taken.batch);
-        let slot = match self.room()? {
-            Ok(slot) => slot,
-            Err(refusal) => {
-                let Taken { batch, position } = taken;
-                drop(batch);
-                return self.fail(refusal.error, position);
-            }
-        };
-        if let Err(error) = self.queue(&taken.batch, &slot) {
-            self.rack.exchange.give(Ok(slot));
-            return self.refuse(taken, error);
-        }
-        self.is_retry = false;
-        self.hand_over(taken, info, slot)
     }
 
     /// A slot to write into. Slots that are no longer needed are freed on the way. This happens here because it may have
@@ -196,52 +159,6 @@ impl<B: Backend, S: Source> Worker<B, S> {
             }
             self.rack.slots.fetch_sub(1, Ordering::Relaxed);
             drop(slot);
-        }
-    }
-
-    /// Queues the copy. If that fails, nothing is queued.
-    fn queue(&self, batch: &S::Batch, slot: &Slot<B>) -> Result<()> {
-        let backend = &self.rack.backend;
-        slot.fences.iter().try_for_each(|fence| backend.wait_on_copies(fence))?;
-        let bytes = S::bytes(batch);
-        // SAFETY: `hand_over` keeps the batch until an event recorded afterwards is done, or for ever. The slot's memory
-        // is kept by this side, the hand-over or arrays until this thread has waited for that event; no array lies over
-        // it now, and what was queued on those that did stands before the fences.
-        unsafe { backend.copy(bytes, &slot.memory) }?;
-        self.rack.copied_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn hand_over(
-        &mut self,
-        taken: Taken<S>,
-        info: S::Info,
-        mut slot: Slot<B>,
-    ) -> Result<(), Interrupt> {
-        let Taken { batch, position } = taken;
-        let backend = self.rack.backend.clone();
-        let mut flight: InFlight<B, S> =
-            InFlight { backend: backend.clone(), batch: ManuallyDrop::new(batch), copied: None };
-        match backend.copied() {
-            Ok(copied) => {
-                let copied = Arc::new(copied);
-                flight.copied = Some(copied.clone());
-                // The copy comes after the fences: whoever waits for the copy has waited for them.
-                slot.fences.clear();
-                let memory = self.rack.lent(slot, copied);
-                self.put(Item::Batch(Ready { memory, info, position }))?;
-                // This batch was handed over. If it cannot be used, the consumer's stream says so.
-                if let Err(error) = flight.finish() {
-                    self.lose(&error);
-                }
-                Ok(())
-            }
-            // The copy cannot be waited for, so the batch and the slot are left to it.
-            Err(error) => {
-                self.abandon(slot);
-                self.lose(&error);
-                self.fail(error, position)
-            }
         }
     }
 

@@ -11,7 +11,7 @@
 //! thread   ▪ waits for the decoding ▪ hands over 1 ▪ …
 //! ```
 //!
-//! In addition to the rules of `transfer.rs`, the following always holds:
+//! In addition to the rules of `slots.rs`, the following always holds:
 //!
 //! 1. A buffer is written to, grown or freed only when the thread has seen the decoding done that read it before.
 //! 2. Scratch memory is used by one decoding at a time: the thread has seen the previous one done.
@@ -22,34 +22,15 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::backend::{Backend, DecodePlaces, DeviceMemory, GatherPlaces};
-use super::decode::Status;
-use super::exchange::Interrupt;
-use super::resident::Region;
-use super::transfer::{Item, Rack, Ready, Slot, Source};
-use super::worker::{Ahead, InFlight, Taken, Worker};
+use super::super::backend::{Backend, DecodePlaces, DeviceMemory, GatherPlaces};
+use super::super::decode::Status;
+use super::super::exchange::Interrupt;
+use super::super::resident::Region;
+use super::super::slots::{Item, Ready, Slot};
+use super::super::source::Source;
+use super::state::{Ahead, Buffers, InFlight, Staged, Taken, Worker, grown};
 use crate::loader::{Decoding, LinkCopy, Step};
 use crate::{Error, ErrorKind, Result};
-
-/// Buffers grow in steps of this many bytes, and by a part more than is needed.
-const STEP: usize = 1 << 20;
-
-/// Memory on the device besides the slots.
-pub(super) struct Buffers<B: Backend> {
-    backend: Arc<B>,
-    /// For compressed batches, in turns.
-    compressed: [Option<B::Memory>; 2],
-    turn: usize,
-    scratch: Option<B::Memory>,
-}
-
-/// A compressed batch whose copy is queued.
-pub(super) struct Staged<B: Backend, S: Source> {
-    flight: InFlight<B, S>,
-    position: S::Position,
-    /// Which buffer it is in.
-    buffer: usize,
-}
 
 /// Why a batch could not be staged.
 pub(super) enum Refused<S: Source> {
@@ -59,18 +40,6 @@ pub(super) enum Refused<S: Source> {
     FromMap(Taken<S>),
     /// The copy cannot be waited for; batch and buffer are left to it.
     Lost(Error, S::Position),
-}
-
-impl<B: Backend> Buffers<B> {
-    pub(super) fn new(backend: Arc<B>) -> Self {
-        Self { backend, compressed: [None, None], turn: 0, scratch: None }
-    }
-
-    /// Leaves all buffers to the device for good, because it no longer reports what is done.
-    pub(super) fn abandon(&mut self) {
-        self.compressed.iter_mut().for_each(|memory| std::mem::forget(memory.take()));
-        std::mem::forget(self.scratch.take());
-    }
 }
 
 /// Queues one of the copies of a compressed batch.
@@ -92,20 +61,6 @@ unsafe fn queue_copy<B: Backend>(
     };
     // SAFETY: the buffer is at least as long as the slot's bytes, in which `to` lies; the caller is responsible for the rest.
     unsafe { backend.queue_copy(from, buffer.start().wrapping_add(to.start), to.len()) }
-}
-
-/// Memory of at least so many bytes: what is there, or a larger allocation in its place. No queued work may use it.
-fn grown<'a, B: Backend, S: Source>(
-    rack: &Rack<B, S>,
-    memory: &'a mut Option<B::Memory>,
-    bytes: usize,
-) -> Result<&'a B::Memory> {
-    if memory.as_ref().is_none_or(|memory| memory.bytes() < bytes) {
-        // Freed first: there may be no room for both.
-        *memory = None;
-        *memory = Some(rack.allocate((bytes + bytes / 8).next_multiple_of(STEP))?);
-    }
-    Ok(memory.as_ref().expect("allocated above if it was missing"))
 }
 
 impl<B: Backend, S: Source> Worker<B, S> {
