@@ -8,14 +8,14 @@ use hsipack_format::{Error, Result};
 use hsipack_store::bounded_read;
 use hsipack_store::mirror::{self, Pin};
 
-use super::{
-    Access, CubeInfo, OpenOptions, RowBuffer, Source, envi, foreign, hdf5, hsd, htc, jpeg,
-    jpeg2000, matlab, numpy, png, products, tiff, tivita, zarr,
-};
+use super::{Access, CubeInfo, OpenOptions, RowBuffer, Source, foreign, products};
 use crate::container::Visitor;
+use crate::container::{hdf5, matlab, zarr};
 use crate::cube_size::check_row;
+use crate::flat::{envi, hsd, htc, numpy, tivita};
+use crate::raster::{jpeg, jpeg2000, png, tiff};
 use crate::reader::Described;
-use crate::spectra_table;
+use crate::spectrum::spectra_table;
 
 /// How many bytes at the start of a file the formats see.
 const HEAD: u64 = 4096;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use hsipack_format::{Error, Result};
 
-use crate::envi;
+use crate::flat::envi;
 use crate::open_options::OpenOptions;
 use crate::reader::Source;
 

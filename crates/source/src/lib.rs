@@ -15,115 +15,76 @@
 //! # Ok::<(), hsipack_format::Error>(())
 //! ```
 //!
-//! | format | in | parts |
-//! |---|---|---|
-//! | ENVI header + data (bsq, bil, bip; gzip) | `envi/` | `search`, `header`, `fields`, `bands`, `map_info`, `esri`, `tiff` |
-//! | `.npy`, `.npz` | `numpy/` | `header`, `npz` |
-//! | MATLAB v5 `.mat` | `matlab/` | `v5` |
-//! | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3 | `hdf5/` | `file`, `tree`, `heaps`, `storage`, `inflate`, `choose`, `meaning`, `read` |
-//! | TIFF, GeoTIFF, BigTIFF | `tiff/` | `directory`, `pages`, `planes`, `chunks`, `description`, `spectrum`, `gdal_metadata`, `geo_keys` |
-//! | Zarr v2, v3 | `zarr/` | `metadata`, `choose`, `tree`, `chunks`, `inflate`, `decoded` |
-//! | HTC `.blosc` | `htc/` | `pickle`, `blosc_frame` |
-//! | Tivita `*_SpecCube.dat` | `tivita.rs` | |
-//! | HSD (`.hsd`) of Hyperspectral City | `hsd.rs` | |
-//! | PNG, for masks and pictures; JPEG, for pictures | `png.rs`, `jpeg.rs` | |
-//! | JPEG 2000, NetCDF-3, HDF4, FITS and others, refused by name | `foreign.rs`, `jpeg2000.rs` | |
-//!
-//! [`labels`] makes masks of class ids of everything that is not one: colours, other grids, polygons on maps.
-//!
-//! [`products`] says what the numbers of a sensor's product mean, in any format: one file per product.
-//!
-//! `reader.rs` is the trait [`Source`], `cube_info.rs` what a source says about its cube. Several formats share these files.
-//! `flat/` is the engine for every format that is one n-d array in a stretch of bytes.
-//! `side_file.rs` adds what GDAL's side files say, and `spectrum_text.rs` reads spectra in texts.
-//! `radiometry.rs` reads background and gain of each column from files that hold them. `variables.rs` picks the cube among
-//! the arrays of a container, and `joined.rs` makes one cube of several, `band_files.rs` one
-//! of a file for each band, `mosaic.rs` one of the frame of a snapshot camera, and `resampled.rs` one with other bands.
-//! `axes.rs` has the axes as the user names them.
-//! `container/` is the view that HDF5, Zarr, MATLAB and `.npz` share: a tree of arrays with attributes. `meaning/` decides
-//! what these arrays mean: axes, bands, values, location. `wavelengths.rs` knows units,
-//! `georeference.rs` reference systems, and `cf.rs` the grids of NetCDF and Zarr. `xml.rs` parses XML within limits.
-//! `band_list.rs` reads band centres from files of their own. `listing.rs` lists the arrays of a container, and `recent.rs`
-//! remembers such lists. `quality.rs` opens the quality layers of products, and `cube_size.rs` says how large cubes may be.
-//! `detect.rs` detects the format of a file; a new format is a line there.
+//! | folder or file | what is there |
+//! |---|---|
+//! | `flat/` | the engine for every format that is one n-d array in a stretch of bytes; ENVI, NumPy, HTC, Tivita, HSD |
+//! | `container/` | the view that trees of named arrays share; HDF5 and NetCDF-4, Zarr, MATLAB |
+//! | `raster/` | TIFF; PNG, for masks and pictures; JPEG |
+//! | `foreign.rs` | NetCDF-3, HDF4, FITS and others, refused by name |
+//! | [`products`] | what the numbers of a sensor's product mean, in any format: one file per product; quality layers |
+//! | [`labels`] | masks of class ids of everything that is not one: colours, other grids, polygons on maps |
+//! | `derived/` | cubes of several cubes, of a file for each band, of a camera's frame, with other bands |
+//! | `meaning/` | what arrays of a container mean: axes, bands, values, location |
+//! | `axes/`, `spectrum/`, `place/` | axes, wavelengths and reference systems, for all formats |
+//! | `detect.rs` | the format of a file; a new format is a line there |
+//! | `reader.rs`, `buffer.rs` | the trait [`Source`]; the rows that it reads |
+//! | `cube_info.rs`, `cube_size.rs` | what a source says about its cube; how large cubes may be |
+//! | `side_file.rs` | what GDAL's side files say |
+//! | `recent.rs` | what is remembered of the last few files |
+//! | `text.rs`, `xml.rs` | texts of headers; XML, parsed within limits |
 #![deny(missing_docs)]
 
-pub mod array_geo;
 mod axes;
-mod axis_order;
-mod band_files;
-pub(crate) mod band_list;
 mod buffer;
-mod cf;
 mod container;
-mod cube_axes;
 mod cube_info;
 mod cube_size;
+mod derived;
 mod detect;
-pub mod envi;
 pub mod flat;
 mod foreign;
-pub(crate) mod georeference;
-pub mod hdf5;
-pub mod hsd;
-pub mod htc;
-mod joined;
-mod jpeg;
-mod jpeg2000;
 pub mod labels;
-mod lengths;
-mod listing;
-pub mod matlab;
 mod meaning;
-mod mosaic;
-pub mod numpy;
 mod open_options;
-pub mod png;
+mod place;
 pub mod products;
-mod quality;
-mod radiometry;
+mod raster;
 mod reader;
 mod recent;
-mod release;
-mod resampled;
 mod side_file;
-mod small_array;
-mod spectra_table;
-mod spectrum_text;
+mod spectrum;
 mod text;
-pub mod tiff;
-pub mod tivita;
-mod value_unit;
-mod variables;
-mod wavelengths;
 mod xml;
-pub mod zarr;
 
 pub use axes::Axes;
-pub use axis_order::{Axis, AxisOrder};
-pub use band_files::{BandPattern, BandsOfCube};
-#[doc(hidden)]
-pub use band_list::band_numbers;
-pub use band_list::{band_centers, parse_band_centers};
+pub use axes::axis_order::{Axis, AxisOrder};
 pub use buffer::RowBuffer;
+pub use container::listing::{Listed, arrays, number_of_samples};
+pub use container::release::release_samples;
+pub use container::small_array::{SmallArray, small_array};
+pub use container::{hdf5, matlab, zarr};
 pub use cube_info::{Acquisition, CubeInfo, Exposure, PlaceScaling, Radiometry, Scaling};
+pub use derived::band_files::{BandPattern, BandsOfCube};
+pub use derived::mosaic::{Mosaic, demosaic, open_frame};
+pub use derived::resampled::{BandGrid, resampled};
 pub use detect::{
     Other, data_of, is_container_folder, is_cube_file, is_picture, is_raw_data_of,
     is_unread_archive, needs_header, open, other,
 };
-pub use listing::{Listed, arrays, number_of_samples};
+pub use flat::{envi, hsd, htc, numpy, tivita};
 pub use meaning::AXES_GUESSED;
-pub use mosaic::{Mosaic, demosaic, open_frame};
 pub use open_options::OpenOptions;
+pub use place::array_geo;
+pub use products::quality::{QualityLayers, quality, quality_names};
 pub use products::{images_of_metadata, is_product_folder};
-pub use quality::{QualityLayers, quality, quality_names};
+pub use raster::{png, tiff};
 pub use reader::{Access, Source, described};
 pub(crate) use reader::{read_band_of_rows, whole_runs};
 pub use recent::Recent;
-pub use release::release_samples;
-pub use resampled::{BandGrid, resampled};
-pub use small_array::{SmallArray, small_array};
-pub use spectra_table::SpectraTable;
 #[doc(hidden)]
-pub use spectra_table::spectra_header;
-pub use wavelengths::guess as guess_wavelength_unit;
+pub use spectrum::band_list::band_numbers;
+pub use spectrum::band_list::{band_centers, parse_band_centers};
+pub use spectrum::spectra_table::SpectraTable;
+#[doc(hidden)]
+pub use spectrum::spectra_table::spectra_header;
+pub use spectrum::wavelengths::guess as guess_wavelength_unit;

@@ -9,7 +9,7 @@ use hsipack_store::{bounded_read, mirror};
 
 use super::CubeInfo;
 use super::text::decode;
-use super::tiff::gdal_metadata::GdalMetadata;
+use crate::raster::tiff::gdal_metadata::GdalMetadata;
 
 /// Metadata of 500 bands take some 200 KB, and their histograms some MB.
 const LARGEST: u64 = 16 << 20;

@@ -21,8 +21,9 @@ use super::prefetch::Prefetch;
 use super::prepared::PreparedDeviceLoader;
 use super::repeat::Repeat;
 use super::resident::{Request, Residents};
+use super::source::Source;
 use super::tensors::{Augmentation, BatchTensors, TensorMaker};
-use super::transfer::{Next, Source, Transfer};
+use super::transfer::{Next, Transfer};
 use crate::Result;
 use crate::dataset::Dataset;
 use crate::loader::{

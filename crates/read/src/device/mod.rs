@@ -12,9 +12,10 @@
 //! | `tensors.rs` | makes a batch's tensors: that conversion, then augmentations |
 //! | `host.rs` | the CPU: arrays over the ring itself |
 //! | `prefetch.rs` | the CPU: the thread that prepares batches ahead, if there is something to compute |
-//! | `transfer.rs` | a device: the consumer's side, device slots, their reuse |
-//! | `worker.rs` | the thread that copies ahead |
-//! | `decoding.rs` | what that thread does with batches that the device decodes, or gathers from its memory |
+//! | `source.rs` | a device: the source of host batches |
+//! | `slots.rs` | device slots, their states and reuse |
+//! | `transfer.rs` | the consumer's side |
+//! | `worker/` | the thread that copies ahead, and queues the work of batches that the device decodes |
 //! | `exchange.rs` | what that thread and the consumer give each other |
 //! | `backend.rs` | what a device has to provide for that |
 //! | `cuda.rs` | CUDA, using only the driver |
@@ -36,7 +37,6 @@ mod cuda;
 mod cuda_kernel;
 pub mod decode;
 mod decode_trial;
-mod decoding;
 mod driver;
 mod emulated;
 mod exchange;
@@ -52,6 +52,8 @@ mod prepared;
 mod repeat;
 mod replay;
 pub(crate) mod resident;
+mod slots;
+mod source;
 mod tensors;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::batch_info::BatchInfo;
-use super::transfer::Source;
+use super::source::Source;
 use crate::Result;
 use crate::loader::{Batch, Decoding, Loader};
 use crate::plan::State;

@@ -13,7 +13,8 @@ use hsipack_store::codec::encode;
 
 use super::decode::{CHUNK_BYTES, Chunk, Decode};
 use super::fake::{Fake, Queue};
-use super::transfer::{Next, Source, Transfer};
+use super::source::Source;
+use super::transfer::{Next, Transfer};
 use crate::loader::{DecodePlace, Decoding};
 use crate::{Error, Result};
 

@@ -3,13 +3,31 @@
 //! HDF5 (with NetCDF-4 and MATLAB v7.3), Zarr v2 and v3, MATLAB v5 and `.npz` implement [`Container`]. What the arrays mean
 //! is decided once for all of them, in [`meaning`](crate::meaning).
 //!
+//! | file | part |
+//! |---|---|
+//! | `mod.rs` | [`Container`] |
+//! | `hdf5/` | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3: `file`, `tree`, `heaps`, `storage`, `inflate`, `choose`, `meaning`, `read` |
+//! | `zarr/` | Zarr v2, v3: `metadata`, `choose`, `tree`, `chunks`, `inflate`, `decoded` |
+//! | `matlab/` | MATLAB v5 `.mat`: `v5` |
+//! | `variables.rs` | picks the cube among the arrays |
+//! | `listing.rs` | lists the arrays |
+//! | `small_array.rs` | small arrays beside cubes |
+//! | `release.rs` | releases what is kept for further samples of the same arrays |
+//!
 //! Paths begin with a slash and have slashes between names: `/scan/cube`. The root group is the empty path. Lengths and
 //! names of axes are in the index order that the format's own tools show: NumPy's, h5py's, MATLAB's.
 
 mod attributes;
+pub mod hdf5;
 #[cfg(test)]
 mod in_memory;
+pub(crate) mod listing;
+pub mod matlab;
 mod recoded;
+pub(crate) mod release;
+pub(crate) mod small_array;
+pub(crate) mod variables;
+pub mod zarr;
 
 use hsipack_format::{DType, Result};
 

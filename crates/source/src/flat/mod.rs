@@ -19,16 +19,26 @@
 //! | file | part |
 //! |---|---|
 //! | `mod.rs` | [`FlatSource`] |
+//! | `envi/` | ENVI header + data (bsq, bil, bip; gzip): `search`, `header`, `fields`, `bands`, `map_info`, `esri`, `tiff` |
+//! | `numpy/` | `.npy`, `.npz`: `header`, `npz` |
+//! | `htc/` | HTC `.blosc`: `pickle`, `blosc_frame` |
+//! | `tivita.rs` | Tivita `*_SpecCube.dat` |
+//! | `hsd.rs` | HSD (`.hsd`) of Hyperspectral City |
 //! | `bytes.rs` | where the bytes come from: a file, memory, a stream |
 //! | `layout.rs` | where the values of a cube are in these bytes |
 //! | `permute.rs` | reorders axes, swaps bytes |
 //! | `sample_copy.rs`, `parked_streams.rs` | arrays of samples that are interleaved, or compressed |
 
 mod bytes;
+pub mod envi;
+pub mod hsd;
+pub mod htc;
 mod layout;
+pub mod numpy;
 pub(crate) mod parked_streams;
 mod permute;
 pub(crate) mod sample_copy;
+pub mod tivita;
 
 use std::ops::Range;
 use std::sync::Arc;

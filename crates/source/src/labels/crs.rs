@@ -4,7 +4,7 @@ use hsipack_format::{Error, Result};
 use proj4rs::Proj;
 use proj4rs::transform::transform;
 
-use crate::georeference;
+use crate::place::georeference;
 
 /// From the coordinates of one system to those of another.
 pub struct Conversion {

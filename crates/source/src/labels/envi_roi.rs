@@ -13,8 +13,9 @@ use super::crs::Conversion;
 use super::features::{Budget, in_pixels, not_in_the_cube, not_placed};
 use super::shapes::{Kind, Labelled, Shape};
 use super::{LabelOptions, color_table};
+use crate::place::georeference;
 use crate::text::decode;
-use crate::{CubeInfo, Source, georeference, xml};
+use crate::{CubeInfo, Source, xml};
 
 /// How the text of ENVI Classic begins.
 const TITLE: &str = "; ENVI Output of ROIs";

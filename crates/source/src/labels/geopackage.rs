@@ -8,7 +8,7 @@ use super::classes::Value;
 use super::features::{Budget, Feature, Features, remember};
 use super::sqlite::{Cell, Database, SIGNATURE, TableOfFile};
 use super::wkb;
-use crate::georeference;
+use crate::place::georeference;
 
 /// Whether a file that starts with `head` is an SQLite database.
 pub(super) fn recognises(head: &[u8]) -> bool {

@@ -10,7 +10,7 @@ use super::classes::Value;
 use super::dbase::Table;
 use super::features::{Budget, Feature, Features, remember};
 use super::shapes::{Kind, Shape};
-use crate::georeference;
+use crate::place::georeference;
 
 /// The file code at the beginning, in the byte order of this part of the header.
 const CODE: [u8; 4] = [0, 0, 0x27, 0x0A];

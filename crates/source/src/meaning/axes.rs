@@ -19,12 +19,12 @@ use hsipack_format::{CubeShape, DType, Error, Opt, Result, remedy};
 
 use super::spectrum;
 use crate::axes::Axes;
-use crate::axis_order::{Axis, AxisOrder};
+use crate::axes::axis_order::{Axis, AxisOrder};
+use crate::axes::cube_axes::{empty, kept_axes, too_few_axes};
+use crate::axes::lengths::lengths_text;
+use crate::axes::lengths::too_large;
 use crate::container::{ArrayEntry, Container, Entries, plain};
-use crate::cube_axes::{empty, kept_axes, too_few_axes};
 use crate::flat::SampleAxis;
-use crate::lengths::lengths_text;
-use crate::lengths::too_large;
 use crate::open_options::OpenOptions;
 
 /// A cube within an array.

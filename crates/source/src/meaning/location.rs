@@ -3,9 +3,9 @@
 use hsipack_format::{CubeShape, Geo};
 
 use super::axes::Placed;
-use crate::axis_order::Axis;
-use crate::cf::{self, Coordinates, Said};
+use crate::axes::axis_order::Axis;
 use crate::container::{Container, nearest, parent, plain};
+use crate::place::cf::{self, Coordinates, Said};
 
 /// Where the pixels of the cube in the array at `path` lie, if the container follows CF. Adds notes about anything that
 /// is not kept.

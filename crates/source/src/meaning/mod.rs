@@ -8,12 +8,16 @@
 //! | `scaling` | scale factors and offsets |
 //! | `missing` | numbers that mark missing values, unsigned numbers |
 //! | `location` | where pixels are on Earth |
+//! | `value_unit` | units of values, as files state them |
+//! | `radiometry` | background and gain of each column and band |
 
 mod axes;
 mod location;
 pub(crate) mod missing;
+pub(crate) mod radiometry;
 pub(crate) mod scaling;
 pub(crate) mod spectrum;
+pub(crate) mod value_unit;
 
 use std::collections::BTreeSet;
 
@@ -21,10 +25,10 @@ use hsipack_format::{DType, Result};
 
 pub use self::axes::AXES_GUESSED;
 pub(crate) use self::axes::{Placed, place_alone};
-use crate::axis_order::AxisOrder;
+use crate::axes::axis_order::AxisOrder;
 use crate::container::{ArrayEntry, Container, recoded};
+use crate::meaning::value_unit::value_unit;
 use crate::open_options::OpenOptions;
-use crate::value_unit::value_unit;
 use crate::{CubeInfo, Scaling, Source};
 
 /// An array that is read as a cube, or as a mask.

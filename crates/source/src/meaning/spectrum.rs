@@ -9,7 +9,7 @@ use hsipack_format::{Result, text};
 
 use crate::CubeInfo;
 use crate::container::{Container, parent, plain};
-use crate::wavelengths::{self, Unit, guess, known_unit, scaled};
+use crate::spectrum::wavelengths::{self, Unit, guess, known_unit, scaled};
 
 /// The most lists of one kind that are read. Reading one from a compressed struct takes long.
 const MAX_LISTS: usize = 32;

@@ -8,7 +8,7 @@ use hsipack_format::{Error, Result};
 use hsipack_store::mirror;
 
 use super::{PRODUCTS, Product};
-use crate::jpeg2000;
+use crate::raster::jpeg2000;
 
 /// Kind of a file of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

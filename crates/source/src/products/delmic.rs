@@ -9,8 +9,8 @@
 use super::Product;
 use super::layout::{Facts, ProductCube};
 use crate::AxisOrder;
+use crate::container::hdf5::tree::Tree;
 use crate::container::parent;
-use crate::hdf5::tree::Tree;
 use crate::meaning::spectrum::{BandList, from_array};
 
 /// See the [module](self).

@@ -18,7 +18,7 @@ use hsipack_store::bounded_read;
 use super::delivery::{FileName, Found, Part};
 use super::layers::Test;
 use super::{Layer, Product, dlr};
-use crate::envi::{Fields, tokens};
+use crate::flat::envi::{Fields, tokens};
 use crate::text::decode;
 use crate::{CubeInfo, Scaling, xml};
 

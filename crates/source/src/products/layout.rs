@@ -3,7 +3,7 @@
 use hsipack_format::Geo;
 
 use super::Product;
-use crate::hdf5::tree::Tree;
+use crate::container::hdf5::tree::Tree;
 use crate::meaning::spectrum::BandList;
 use crate::{AxisOrder, Scaling};
 

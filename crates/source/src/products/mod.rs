@@ -36,6 +36,7 @@ mod layout;
 mod neon;
 mod pace;
 mod prisma;
+pub(crate) mod quality;
 mod start_time;
 mod tanager;
 pub mod wyvern;
@@ -45,8 +46,9 @@ use std::path::{Path, PathBuf};
 use hsipack_format::{Error, Result};
 
 use self::delivery::{FileName, Found};
-use super::hdf5::tree::Tree;
-use super::{Acquisition, CubeInfo, OpenOptions, Source, jpeg2000};
+use super::{Acquisition, CubeInfo, OpenOptions, Source};
+use crate::container::hdf5::tree::Tree;
+use crate::raster::jpeg2000;
 use crate::reader::Described;
 
 #[doc(hidden)]

@@ -7,8 +7,8 @@
 
 use super::Product;
 use super::layout::{Facts, ProductCube, is_cube};
+use crate::container::hdf5::tree::Tree;
 use crate::container::parent;
-use crate::hdf5::tree::Tree;
 use crate::meaning::spectrum::{BandList, from_array};
 use crate::{AxisOrder, Scaling};
 

@@ -22,8 +22,8 @@ use super::layers::Test;
 use super::layout::{Facts, Layout, ProductCube, flags, of_table};
 use super::{Layer, Product};
 use crate::AxisOrder;
+use crate::container::hdf5::tree::Tree;
 use crate::container::parent;
-use crate::hdf5::tree::Tree;
 use crate::meaning::spectrum::BandList;
 
 static LAYOUTS: [Layout; 6] = [

@@ -9,7 +9,7 @@
 //! | `residents.rs` | the cubes of one loader: where each of them is |
 //!
 //! The planning thread says which chunks a batch has to bring (`loader/compressed.rs`), and the transfer thread decodes them
-//! into their region before it gathers the batch (`device/decoding.rs`). A chunk has these states:
+//! into their region before it gathers the batch (`device/worker/decode.rs`). A chunk has these states:
 //!
 //! ```text
 //!            planned for a batch               seen decoded by the transfer thread

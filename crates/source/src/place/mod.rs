@@ -1,0 +1,11 @@
+//! The place of pixels on Earth, in any format.
+//!
+//! | file | part |
+//! |---|---|
+//! | `georeference.rs` | datums, and texts of coordinate reference systems |
+//! | `cf.rs` | the grids of NetCDF and Zarr |
+//! | `array_geo.rs` | the georeferencing of an array that a program gives |
+
+pub mod array_geo;
+pub(crate) mod cf;
+pub(crate) mod georeference;
