@@ -165,7 +165,7 @@ impl Sample {
         };
         let mut pieces =
             precision::map_blocks(&plan, &convert.values, budget, convert.threads, stop, piece)?;
-        let integers = plan::exact_integers(&plan, &convert, stop)?;
+        let integers = plan::exact_integers(&plan, &convert.values, convert.resources(), stop)?;
         if let Some(exact) = &integers {
             let values = ValueOptions { dtype: exact.dtype, ..convert.values.clone() };
             let numbers = |block: precision::Block| integers_of(exact, block.values);

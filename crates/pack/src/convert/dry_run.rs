@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::bad_bands;
 use super::conflicts::output_exists;
 use super::encode::{Encoded, Encoder, OpenCube};
-use super::options::{ConvertOptions, Mode};
+use super::options::{ConvertOptions, Mode, ValueOptions};
 use super::plan::{self, Pair, Plan, PlannedSample, PlannedStack};
 use super::staging;
 use crate::precision::Information;
@@ -93,19 +93,17 @@ fn dry_run_here(options: &ConvertOptions) -> Result<Estimate> {
         return Err(output_exists(&options.output));
     }
     if let Some(base) = &base {
-        plan::check_append(options, base)?;
+        plan::check_append(&options.values, base)?;
     }
     let plan = plan::plan(options, base.as_ref(), &AtomicBool::new(false))?;
-    let options = &plan.settle(options);
-    let slabs = try_slabs(&plan, options)?;
+    let slabs = try_slabs(&plan, options.threads)?;
     let (mut packed, mut stored, mut tried, mut compressed) = (0u64, 0.0, 0u64, 0u64);
     for (number, stack) in plan.stacks.iter().enumerate() {
         let stack_slabs = || slabs.iter().filter(|slab| slab.stack == number);
         let (from, to): (u64, u64) =
             (stack_slabs().map(|slab| slab.raw).sum(), stack_slabs().map(|slab| slab.small).sum());
-        let bytes = (stack.grid.shape().values()
-            * options.values.dtype().size()
-            * stack.samples.len()) as u64;
+        let bytes =
+            (stack.grid.shape().values() * plan.values.dtype().size() * stack.samples.len()) as u64;
         packed += bytes;
         stored += bytes as f64 * to as f64 / from.max(1) as f64;
         tried += from;
@@ -122,7 +120,7 @@ fn dry_run_here(options: &ConvertOptions) -> Result<Estimate> {
         stored_bytes: stored as u64,
         ratio: tried as f64 / compressed.max(1) as f64,
         sampled_bytes: tried,
-        keep_bits: plan.keep_bits.bits(),
+        keep_bits: plan.values.keep_bits.bits(),
         information: plan.information,
         notes: plan
             .notes
@@ -160,15 +158,15 @@ struct Slab {
 }
 
 /// Packs a slab of some cubes of every stack.
-fn try_slabs(plan: &Plan, options: &ConvertOptions) -> Result<Vec<Slab>> {
+fn try_slabs(plan: &Plan, threads: usize) -> Result<Vec<Slab>> {
     let tried = plan.stacks.iter().enumerate().flat_map(|(number, stack)| {
         let step = stack.samples.len().div_ceil(TRIED).max(1);
         stack.samples.iter().step_by(step).map(move |sample| (number, *sample))
     });
-    let pool = threads::pool(options.threads, "estimate")?;
+    let pool = threads::pool(threads, "estimate")?;
     pool.in_turn(tried, Encoder::default, |encoder, (number, sample)| {
         let stack = &plan.stacks[number];
-        let (raw, small) = try_slab(encoder, options, &plan.samples[sample], stack)?;
+        let (raw, small) = try_slab(encoder, &plan.values, &plan.samples[sample], stack)?;
         Ok(Slab { stack: number, raw, small })
     })
 }
@@ -176,16 +174,16 @@ fn try_slabs(plan: &Plan, options: &ConvertOptions) -> Result<Vec<Slab>> {
 /// Packs the middle slab of a cube. Returns its bytes before and after compression.
 fn try_slab(
     encoder: &mut Encoder,
-    options: &ConvertOptions,
+    values: &ValueOptions,
     sample: &PlannedSample,
     stack: &PlannedStack,
 ) -> Result<(u64, u64)> {
     let cube = OpenCube {
-        source: plan::open_source(&sample.input, &options.values)?,
-        transform: sample.transform(&options.values, stack.scale)?,
+        source: plan::open_source(&sample.input, values)?,
+        transform: sample.transform(values, stack.scale)?,
         grid: stack.grid,
         codec: stack.codec,
-        dtype: options.values.dtype(),
+        dtype: values.dtype(),
         missing: stack.missing,
         turn: Mutex::new(()),
     };
@@ -193,7 +191,7 @@ fn try_slab(
     let start = stack.grid.down() / 2 * tile;
     let rows = start..stack.grid.shape().rows.min(start + tile);
     encoder.read(&cube, rows.clone(), None)?;
-    let bytes = rows.len() * stack.grid.shape().row_values() * options.values.dtype().size();
+    let bytes = rows.len() * stack.grid.shape().row_values() * values.dtype().size();
     let encoded = encoder.encode(&cube, rows, Encoded::default())?;
     Ok((bytes as u64, encoded.data.len() as u64))
 }

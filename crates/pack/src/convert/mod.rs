@@ -2,12 +2,12 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | `options.rs` | the options of a conversion |
+//! | `options/` | the options of a conversion |
 //! | `arguments.rs` | feature `clap`: the options as they are typed on a command line |
-//! | `plan/` | opens and checks every input once and gives it a place; writes nothing |
+//! | `plan/` | opens and checks every input once, gives it a place, and resolves the options that depend on inputs; writes nothing |
 //! | `pairs.rs` | finds the white and dark references of each cube |
 //! | `references.rs` | white and dark references of a cube, and whether they fit it |
-//! | `transform.rs`, `calibration.rs`, `place.rs`, `cast.rs` | from stored numbers to fp16 |
+//! | `transform.rs`, `calibration.rs`, `cast.rs` | from stored numbers to fp16 |
 //! | `stats.rs` | per-band statistics and quantisation error |
 //! | `bad_bands.rs` | bands that are marked bad or have no values |
 //! | `masks.rs` | class ids and boolean layers, and where their files are |
@@ -24,7 +24,7 @@
 //! | `staging/` | the files beside the output, resuming, and the commit; in folders and on servers |
 //! | `shared_geo.rs` | the georeferencing that all samples of a stack share |
 //! | `metadata.rs` | `zarr.json`, `samples.jsonl`, `SHA256SUMS` |
-//! | `request.rs` | what identifies a command, and how two commands differ |
+//! | `request.rs` | what identifies a command, what a dataset records of it, and how two commands differ |
 //! | `run.rs` | runs all steps in order and reports |
 //! | `parts/` | the same with several processes: plan, work, commit |
 //! | `sealed.rs` | JSON with a hash of itself |

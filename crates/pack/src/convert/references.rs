@@ -38,13 +38,13 @@ pub struct Fit {
 /// If two band centres are further apart than this, in nm, they belong to different bands.
 const SAME_BAND_NM: f64 = 0.1;
 
-/// Opens the references that `options` select for the cube in `input`, and compares them with it.
+/// Opens the references that `values` select for the cube in `input`, and compares them with it.
 ///
 /// # Errors
 /// If a reference cannot be found or opened, or does not fit the cube.
-pub fn check(options: &ValueOptions, input: &Input, info: &CubeInfo) -> Result<Fit> {
-    let references = References::open(options, input, info)?;
-    Ok(references.fit(options, input, info))
+pub fn check(values: &ValueOptions, input: &Input, info: &CubeInfo) -> Result<Fit> {
+    let references = References::open(values, input, info)?;
+    Ok(references.fit(values, input, info))
 }
 
 /// The opened references of a cube.
@@ -56,18 +56,18 @@ struct References {
 }
 
 impl References {
-    fn open(options: &ValueOptions, input: &Input, info: &CubeInfo) -> Result<Self> {
+    fn open(values: &ValueOptions, input: &Input, info: &CubeInfo) -> Result<Self> {
         let open = |reference: &Option<Reference>, kind: Kind| match reference {
             None => Ok(None),
             Some(reference) => {
                 let source = open_reference(reference, kind, input, info)?;
-                if !options.raw_values {
+                if !values.raw_values {
                     check_scale(source.info(), input, info)?;
                 }
                 Ok(Some(source))
             }
         };
-        let (white, dark) = (open(&options.white, Kind::White)?, open(&options.dark, Kind::Dark)?);
+        let (white, dark) = (open(&values.white, Kind::White)?, open(&values.dark, Kind::Dark)?);
         if let (Some(white_file), Some(dark_file)) = (file_of(&white), file_of(&dark))
             && white_file == dark_file
         {
@@ -84,7 +84,7 @@ impl References {
         Ok(Self { white, dark, white_dark: white_dark.transpose()? })
     }
 
-    fn fit(&self, options: &ValueOptions, input: &Input, info: &CubeInfo) -> Fit {
+    fn fit(&self, values: &ValueOptions, input: &Input, info: &CubeInfo) -> Fit {
         let (white, dark) = (file_of(&self.white), file_of(&self.dark));
         let mut fit = Fit { white_time: 1.0, notes: Vec::new(), white, dark };
         if let Some(file) = file_of(&self.white_dark) {
@@ -101,7 +101,7 @@ impl References {
                 fit.notes.push(format!("{}: {what} ({kind} reference {file})", input.text()));
             };
             let scalings = |info: &CubeInfo| (info.scaling, info.band_scaling.clone());
-            if scalings(reference) != scalings(info) && !options.raw_values {
+            if scalings(reference) != scalings(info) && !values.raw_values {
                 note(format!(
                     "its numbers are scaled by {}, those of the reference by {}, as stated in each file",
                     scale_text(info),
@@ -176,26 +176,26 @@ fn scale_text(info: &CubeInfo) -> String {
 }
 
 /// The calibration of the cube in `input` with `bands` kept, for each column and band: first the camera's calibration
-/// in the cube's file, then the references that `options` select.
+/// in the cube's file, then the references that `values` select.
 ///
 /// # Errors
 /// If a reference cannot be found or read, does not fit the cube, or is unusable: it is saturated, or white is no
 /// brighter than dark.
 pub fn load(
-    options: &ValueOptions,
+    values: &ValueOptions,
     input: &Input,
     info: &CubeInfo,
     bands: Option<&[usize]>,
 ) -> Result<Option<Calibration>> {
-    let calibration = if options.raw_values { None } else { of_camera(info, bands)? };
-    if options.white.is_none() && options.dark.is_none() {
+    let calibration = if values.raw_values { None } else { of_camera(info, bands)? };
+    if values.white.is_none() && values.dark.is_none() {
         return Ok(calibration);
     }
-    let references = References::open(options, input, info)?;
-    let fit = references.fit(options, input, info);
+    let references = References::open(values, input, info)?;
+    let fit = references.fit(values, input, info);
     let columns = info.shape.columns;
     let mean = |source: &Option<Box<dyn Source>>, kind| {
-        let mean = |source| mean_over_rows(source, kind, options.raw_values, columns, bands);
+        let mean = |source| mean_over_rows(source, kind, values.raw_values, columns, bands);
         source.as_deref().map(mean).transpose()
     };
     let white = mean(&references.white, Kind::White)?;
@@ -204,16 +204,16 @@ pub fn load(
     if let Some(white) = &white {
         check_white(white, white_dark.as_ref().or(dark.as_ref()), &fit, input)?;
     }
-    let values = columns * bands.map_or(info.shape.bands, <[usize]>::len);
-    let dark = dark.map_or_else(|| vec![0.0; values], |dark| dark.values);
-    let panel = options.white_reflectance * fit.white_time;
+    let count = columns * bands.map_or(info.shape.bands, <[usize]>::len);
+    let dark = dark.map_or_else(|| vec![0.0; count], |dark| dark.values);
+    let panel = values.white_reflectance * fit.white_time;
     let white_dark = white_dark.as_ref().map_or(&dark, |white_dark| &white_dark.values);
     let span = match white {
         // A dead column, which is no brighter than the dark reference, gives no value: 0 makes it NaN.
         Some(white) => (white.values.iter().zip(white_dark))
             .map(|(white, dark)| ((white - dark) / panel).max(0.0))
             .collect(),
-        None => vec![1.0; values],
+        None => vec![1.0; count],
     };
     let references = Calibration::new(dark, span);
     Ok(Some(match calibration {

@@ -6,7 +6,7 @@ use hsipack_format::remedy::{Part, Remedy, Setting, Value as Shown};
 use hsipack_format::{Error, Opt, checksums, remedy};
 use serde_json::{Map, Value, json};
 
-use super::options::{ConvertOptions, MaskOption};
+use super::options::{ConvertOptions, MaskOption, ValueOptions};
 
 /// Identifies a command: a hash of everything that decides its result, as typed.
 pub(super) fn identity(options: &ConvertOptions) -> String {
@@ -14,7 +14,7 @@ pub(super) fn identity(options: &ConvertOptions) -> String {
         "inputs": options.inputs,
         "exclude": options.exclude,
         "skip_errors": options.skip_errors,
-        "recipe": recipe(options),
+        "recipe": recipe(options, &options.values),
         "masks": options.mask,
         "mask_fill": options.mask_fill,
         "table": options.table,
@@ -56,11 +56,28 @@ fn deciding(options: &ConvertOptions) -> Map<String, Value> {
     deciding
 }
 
+/// A command as the dataset records it.
+pub(super) struct CommandRecord {
+    /// Identifies the command.
+    pub request: String,
+    /// The command as typed.
+    pub command: String,
+    /// See [`recipe`].
+    pub recipe: Value,
+}
+
+impl CommandRecord {
+    /// The record of a command whose identity is `request`. `values` are its options of values, completed by the plan.
+    pub fn new(request: String, options: &ConvertOptions, values: &ValueOptions) -> Self {
+        Self { request, command: options.command.clone(), recipe: recipe(options, values) }
+    }
+}
+
 /// Options with which `validate --source` and `repair` compute the values again.
-pub(super) fn recipe(options: &ConvertOptions) -> Value {
+fn recipe(options: &ConvertOptions, values: &ValueOptions) -> Value {
     let layout = &options.layout;
     let mut recipe = json!({
-        "values": options.values.record(),
+        "values": values.record(),
         "masks": options.mask,
         "mask_fill": options.mask_fill,
         "codec": {

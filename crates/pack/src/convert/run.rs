@@ -20,7 +20,7 @@ use super::engine::{self, Outcome, SampleRecord};
 use super::metadata::{self, Metadata};
 use super::options::{ConvertOptions, Mode};
 use super::plan::{self, Plan, PlannedSample, PlannedStack};
-use super::request;
+use super::request::{self, CommandRecord};
 use super::shared_geo;
 use super::staging::{self, About, Begun, Claim, Staging};
 use super::stats::StackStats;
@@ -177,20 +177,21 @@ fn convert_here(
     planned: &dyn Fn(&Plan),
 ) -> Result<Report> {
     let start = Instant::now();
+    let (output, resources) = (&options.output, options.resources());
     let Some(begun) = begin(options, progress, planned)? else {
-        return Ok(complete(&options.output, start));
+        return Ok(complete(output, start));
     };
-    let Work { plan, options, base, request, asked, identity, append, claim } = begun;
-    let (options, base) = (&options, base.as_ref());
+    let Work { plan, base, record, asked, identity, append, claim, .. } = begun;
+    let base = base.as_ref();
     let fingerprint = base.as_ref().map(|base| base.fingerprint());
     let about = About { plan: &identity, append, asked: &asked, base: fingerprint };
     let staging = Staging::open(claim, about, engine::shards(&plan))?;
-    let result = engine::run(&plan, options, &staging, base, progress).and_then(|outcome| {
-        write_metadata(&plan, options, &staging, base, &request, &outcome).map(|()| outcome)
+    let result = engine::run(&plan, resources, &staging, base, progress).and_then(|outcome| {
+        write_metadata(&plan, &staging, base, &record, &outcome).map(|()| outcome)
     });
     match result {
         Ok(outcome) => {
-            let report = report(options, &plan, base, &outcome, start);
+            let report = report(output, &plan, base, &outcome, start);
             staging.commit()?;
             Ok(report)
         }
@@ -201,12 +202,11 @@ fn convert_here(
 /// A conversion that is ready to start: everything that must be known before the first byte is written.
 pub(super) struct Work {
     pub plan: Plan,
-    /// The options, completed with the choices that they left to the plan.
+    /// The options, with what they say about masks in the masks.
     pub options: ConvertOptions,
     /// The dataset to which cubes are appended.
     pub base: Option<Dataset>,
-    /// Identifies the command.
-    pub request: String,
+    pub record: CommandRecord,
     /// The request of the command.
     pub asked: Value,
     /// Identifies the work.
@@ -225,24 +225,24 @@ pub(super) fn begin(
     planned: &dyn Fn(&Plan),
 ) -> Result<Option<Work>> {
     options.check()?;
-    let options = &options.with_classes()?;
-    let (request, asked) = (request::identity(options), request::asked(options));
-    check_output(options)?;
+    let options = options.with_classes()?;
+    let (request, asked) = (request::identity(&options), request::asked(&options));
+    check_output(&options.output, options.mode)?;
     // From here on, no other process changes the existing dataset.
     let claim = Claim::of(&options.output)?;
-    let Some(append) = prepare(options, &request, &claim)? else {
+    let Some(append) = prepare(&options.output, options.mode, &request, &claim)? else {
         claim.discard()?;
         return Ok(None);
     };
     let base = if append { Some(Dataset::open(&options.output)?) } else { None };
     if let Some(base) = &base {
-        plan::check_append(options, base)?;
+        plan::check_append(&options.values, base)?;
     }
-    let plan = plan::plan(options, base.as_ref(), &progress.stop)?;
+    let plan = plan::plan(&options, base.as_ref(), &progress.stop)?;
     planned(&plan);
-    let options = plan.settle(options);
     let identity = identity(&request, &plan, base.as_ref());
-    Ok(Some(Work { plan, options, base, request, asked, identity, append, claim }))
+    let record = CommandRecord::new(request, &options, &plan.values);
+    Ok(Some(Work { plan, options, base, record, asked, identity, append, claim }))
 }
 
 /// Whether the command that `request` identifies made the dataset at `output`.
@@ -251,12 +251,11 @@ pub(super) fn is_done(output: &Path, request: &str) -> bool {
 }
 
 /// Checks what can be checked before anything is written.
-fn check_output(options: &ConvertOptions) -> Result<()> {
-    let output = &options.output;
+fn check_output(output: &Path, mode: Mode) -> Result<()> {
     if is_url(output) {
         remote::check_folder(output)?;
     }
-    if options.mode != Mode::CREATE {
+    if mode != Mode::CREATE {
         return Ok(());
     }
     if staging::is_there(output)? {
@@ -275,8 +274,7 @@ fn check_output(options: &ConvertOptions) -> Result<()> {
 }
 
 /// Whether to append (`Some(true)`) or to create (`Some(false)`); `None` if nothing is left to do.
-fn prepare(options: &ConvertOptions, request: &str, claim: &Claim) -> Result<Option<bool>> {
-    let output = &options.output;
+fn prepare(output: &Path, mode: Mode, request: &str, claim: &Claim) -> Result<Option<bool>> {
     claim.recover()?;
     let exists = staging::is_there(output)?;
     let begun = claim.begun()?;
@@ -285,7 +283,7 @@ fn prepare(options: &ConvertOptions, request: &str, claim: &Claim) -> Result<Opt
             .at(output)
             .with_remedy(remedy!["choose another ", Opt::Output, ", or delete them"]));
     }
-    match (options.mode, begun) {
+    match (mode, begun) {
         (Mode::CREATE, _) if exists => Err(output_exists(output)),
         (Mode::APPEND, _) if !exists => Err(nothing_to_append_to(output)),
         (Mode::CREATE | Mode::APPEND, Begun::Create | Begun::Append) => Err(claim.unfinished()),
@@ -322,11 +320,12 @@ pub(super) fn identity(request: &str, plan: &Plan, base: Option<&Dataset>) -> St
         .map(|stack| json!([stack.name, stack.scale, stack.offset, stack.missing, stack.existing]))
         .collect();
     let base = base.map(Dataset::fingerprint);
+    let (dtype, keep_bits) = (plan.values.dtype, plan.values.keep_bits);
     let (samples, version) = (Identified(&plan.samples), env!("CARGO_PKG_VERSION"));
     let mut hasher = Hasher::default();
     serde_json::to_writer(
         &mut hasher,
-        &(request, samples, stacks, plan.dtype.name(), plan.keep_bits, base, version),
+        &(request, samples, stacks, dtype.name(), keep_bits, base, version),
     )
     .expect("texts and numbers are JSON");
     hasher.finish()
@@ -352,10 +351,9 @@ impl Serialize for Identified<'_> {
 /// If it cannot be written.
 pub(super) fn write_metadata(
     plan: &Plan,
-    options: &ConvertOptions,
     staging: &Staging,
     base: Option<&Dataset>,
-    request: &str,
+    record: &CommandRecord,
     outcome: &Outcome,
 ) -> Result<()> {
     let mut files = Metadata::new();
@@ -372,14 +370,15 @@ pub(super) fn write_metadata(
             None => stats.clone(),
         };
         let len = stack.existing + stack.samples.len();
-        files.add_stack(stack, &options.values, len, &all, geo.as_ref());
+        files.add_stack(stack, &plan.values, len, &all, geo.as_ref());
     }
     let old = base.map(Dataset::samples);
     let there = old.map_or(0, Samples::len);
-    let new = new_samples(plan, options, outcome, there);
+    let new = new_samples(plan, outcome, there);
     files.add_samples(old, new)?;
     let count = there + plan.samples.len();
-    let (now, command, recipe) = (metadata::now(), &options.command, request::recipe(options));
+    let CommandRecord { request, command, recipe } = record;
+    let (now, recipe) = (metadata::now(), recipe.clone());
     let root = match base {
         None => Root::new(metadata::CREATED_BY, &now, command, recipe, request, count),
         Some(base) => {
@@ -421,7 +420,6 @@ fn appended_stats(
 
 fn new_samples<'a>(
     plan: &'a Plan,
-    options: &'a ConvertOptions,
     outcome: &'a Outcome,
     first: usize,
 ) -> impl Iterator<Item = Sample> + 'a {
@@ -434,7 +432,7 @@ fn new_samples<'a>(
         let label = columns.shift_remove("label");
         let info = sample.description.shared();
         let scaling = info.scaling;
-        let values = &options.values;
+        let values = &plan.values;
         let applied = !scaling.is_none() && !values.raw_values;
         Sample {
             id: first + place,
@@ -498,13 +496,13 @@ fn leave(staging: Staging, error: Error) -> Error {
 }
 
 pub(super) fn report(
-    options: &ConvertOptions,
+    output: &Path,
     plan: &Plan,
     base: Option<&Dataset>,
     outcome: &Outcome,
     start: Instant,
 ) -> Report {
-    let size = options.values.dtype().size();
+    let size = plan.values.dtype().size();
     let masks = |stack: &plan::PlannedStack| -> usize {
         stack.masks.iter().map(|mask| mask.dtype.size()).sum()
     };
@@ -521,7 +519,7 @@ pub(super) fn report(
     let bad_bands = bad_bands::find(plan, Some(&outcome.stacks));
     let bytes = outcome.bytes.saturating_sub(base.map_or(0, |base| rewritten(plan, base)));
     Report {
-        output: options.output.display().to_string(),
+        output: output.display().to_string(),
         cubes: plan.samples.len(),
         stacks: plan.stacks.iter().map(packed_stack).collect(),
         columns: PackedColumns::of(plan),
@@ -532,10 +530,11 @@ pub(super) fn report(
         seconds: start.elapsed().as_secs_f64(),
         nan: outcome.samples.iter().map(|sample| sample.nan).sum(),
         inf: outcome.samples.iter().map(|sample| sample.inf).sum(),
-        worst: worst(plan, outcome)
-            .filter(|_| plan.dtype.dtype() == DType::F16 || plan.keep_bits.bits().is_some()),
-        dtype: options.values.dtype().name(),
-        keep_bits: plan.keep_bits.bits(),
+        worst: worst(plan, outcome).filter(|_| {
+            plan.values.dtype() == DType::F16 || plan.values.keep_bits.bits().is_some()
+        }),
+        dtype: plan.values.dtype().name(),
+        keep_bits: plan.values.keep_bits.bits(),
         information: plan.information.clone(),
         notes: plan
             .notes

@@ -32,7 +32,7 @@ use super::companions::CompanionReader;
 use super::encode::{Encoded, Encoder};
 use super::masks::{CubeOfMask, MaskReader};
 use super::metadata::mask_codec;
-use super::options::ConvertOptions;
+use super::options::Resources;
 use super::parts::Part;
 use super::plan::{Plan, PlannedSample};
 use super::staging::{Shards, Staging};
@@ -91,7 +91,7 @@ pub fn shards(plan: &Plan) -> Shards {
 
 struct Engine<'a> {
     plan: &'a Plan,
-    options: &'a ConvertOptions,
+    resources: Resources,
     staging: &'a Staging,
     base: Option<&'a Dataset>,
     progress: &'a Progress,
@@ -122,12 +122,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The first error of any thread; [`ErrorKind::Interrupted`] if `progress.stop` was set.
 pub fn run(
     plan: &Plan,
-    options: &ConvertOptions,
+    resources: Resources,
     staging: &Staging,
     base: Option<&Dataset>,
     progress: &Progress,
 ) -> Result<Outcome> {
-    let engine = Engine::new(plan, options, staging, base, progress, false);
+    let engine = Engine::new(plan, resources, staging, base, progress, false);
     let tasks = engine.unfinished(tasks(plan))?;
     engine.pack(tasks)?;
     outcome(plan, staging)
@@ -140,13 +140,13 @@ pub fn run(
 /// The same as those of [`run`], and if a cube has changed.
 pub fn run_part(
     plan: &Plan,
-    options: &ConvertOptions,
+    resources: Resources,
     staging: &Staging,
     base: Option<&Dataset>,
     progress: &Progress,
     part: Part,
 ) -> Result<usize> {
-    let engine = Engine::new(plan, options, staging, base, progress, true);
+    let engine = Engine::new(plan, resources, staging, base, progress, true);
     let tasks = engine.unfinished(part.of(tasks(plan)))?;
     let written = tasks.len();
     engine.pack(tasks)?;
@@ -207,7 +207,7 @@ impl Outcome {
 impl<'a> Engine<'a> {
     fn new(
         plan: &'a Plan,
-        options: &'a ConvertOptions,
+        resources: Resources,
         staging: &'a Staging,
         base: Option<&'a Dataset>,
         progress: &'a Progress,
@@ -215,7 +215,7 @@ impl<'a> Engine<'a> {
     ) -> Self {
         Self {
             plan,
-            options,
+            resources,
             staging,
             base,
             progress,
@@ -264,7 +264,7 @@ impl<'a> Engine<'a> {
                 // No thread gets work before all have started. If memory is short, running threads could otherwise take
                 // the memory that a thread needs to start, and the system would end the process.
                 let _starting = locked(&queue);
-                for _ in 0..self.options.threads.max(1) {
+                for _ in 0..self.resources.threads.max(1) {
                     let work = || self.guard(|| self.worker(&queue));
                     threads::start_scoped(scope, "pack", work)?;
                 }
@@ -399,7 +399,7 @@ impl<'a> Engine<'a> {
 
     /// Waits until job `number` may begin. Returns `false` if all threads must stop.
     fn wait_for_window(&self, number: u64) -> bool {
-        let window = WINDOW * self.options.threads.max(1) as u64;
+        let window = WINDOW * self.resources.threads.max(1) as u64;
         let mut delivered = locked(&self.delivered);
         while number >= delivered.next + window {
             if self.stopped() {
@@ -430,9 +430,8 @@ impl<'a> Engine<'a> {
                     geo: planned.own.geo.as_ref(),
                 };
                 let names = array.class_names.as_deref();
-                let reader = MaskReader::open(group, cube, false)?.map(|reader| {
-                    reader.filling(self.options.mask_fill).among(&array.layers, names)
-                });
+                let reader = MaskReader::open(group, cube, false)?
+                    .map(|reader| reader.filling(self.plan.mask_fill).among(&array.layers, names));
                 if let Some(reader) = reader.as_ref().filter(|_| self.planned_before)
                     && reader.fingerprint()? != *fingerprint
                 {
@@ -442,7 +441,7 @@ impl<'a> Engine<'a> {
             }
         };
         let has_fill = array.made.is_none() && !group.is_by_class();
-        let fill = self.options.mask_fill.filter(|_| has_fill).unwrap_or(0).into();
+        let fill = self.plan.mask_fill.filter(|_| has_fill).unwrap_or(0).into();
         encoder.encode_mask(reader.as_ref(), fill, array.dtype, &array.grid, &mask_codec(array))
     }
 
@@ -465,7 +464,7 @@ impl<'a> Engine<'a> {
         if self.planned_before && reader.fingerprint()? != sample.companions[number] {
             return Err(changed_since(reader.file()));
         }
-        let budget = self.options.buffer_size / self.options.threads.max(1);
+        let budget = self.resources.buffer_per_thread();
         encoder.encode_whole(&reader.into_cube(array.grid, array.codec, array.dtype)?, budget)
     }
 

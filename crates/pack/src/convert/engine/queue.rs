@@ -13,7 +13,7 @@ use hsipack_format::{Error, Result};
 use super::Engine;
 use crate::convert::calibration::Calibration;
 use crate::convert::encode::OpenCube;
-use crate::convert::options::{ConvertOptions, Reference, ValueOptions};
+use crate::convert::options::{Reference, ValueOptions};
 use crate::convert::plan::{self, Description, PlannedSample, PlannedStack};
 use crate::convert::references;
 use crate::fingerprint::fingerprint;
@@ -167,7 +167,7 @@ impl<'a> Queue<'a> {
         let last_sample = self.sample + 1 == task.samples.len();
         let rows = cube.grid.shape().rows;
         let job = if self.row < rows {
-            let block = block_rows(self.engine.options, cube);
+            let block = block_rows(self.engine.resources.buffer_per_thread(), cube);
             let take = self.row..rows.min(self.row + block);
             self.row = take.end;
             Job::Rows { sample, cube: cube.clone(), rows: take }
@@ -201,7 +201,7 @@ impl<'a> Queue<'a> {
 
     /// The next cube to open, unless as many as there are threads are open or being opened.
     fn open_next(&mut self) -> Option<Opening> {
-        if self.cubes.len() >= self.engine.options.threads.max(1)
+        if self.cubes.len() >= self.engine.resources.threads.max(1)
             || self.next_opening.task == self.tasks.len()
         {
             return None;
@@ -244,7 +244,7 @@ pub(super) fn open(
     sample: &PlannedSample,
     stack: &PlannedStack,
 ) -> Result<OpenCube> {
-    let values = &engine.options.values;
+    let values = &engine.plan.values;
     let source = plan::open_source(&sample.input, values)?;
     let planned = sample.description.shared();
     if source.info().shape != planned.shape || source.info().dtype != planned.dtype {
@@ -303,10 +303,9 @@ impl References {
     }
 }
 
-/// Number of rows in a job: whole slabs of chunks, as many as the source prefers to read within the memory limit.
-fn block_rows(options: &ConvertOptions, cube: &OpenCube) -> usize {
+/// Number of rows in a job: whole slabs of chunks, as many as the source prefers to read within `budget` bytes.
+fn block_rows(budget: usize, cube: &OpenCube) -> usize {
     let slab = cube.grid.tile().rows;
-    let budget = options.buffer_size / options.threads.max(1);
     let wanted = cube.source.preferred_rows(budget);
     wanted.div_ceil(slab).max(1) * slab
 }

@@ -53,7 +53,7 @@ impl OpenShard {
         let stack = &engine.plan.stacks[task.stack];
         let folder = engine.staging.dataset();
         let mut arrays = Vec::new();
-        let image = (engine.options.values.dtype(), IMAGE);
+        let image = (engine.plan.values.dtype(), IMAGE);
         let masks = stack.masks.iter().map(|mask| (mask.dtype, mask.name.as_str()));
         let companions = stack.companions.iter().map(|array| (array.dtype, array.name.as_str()));
         let types = std::iter::once(image).chain(masks).chain(companions);

@@ -111,6 +111,21 @@ impl Mode {
     pub const RESUME: Self = Self { resume: true, append: false };
 }
 
+/// Resources of the machine that a conversion may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Resources {
+    /// Number of threads.
+    pub threads: usize,
+    /// Bytes of memory for reading, for all threads together.
+    pub buffer_size: usize,
+}
+
+impl Resources {
+    pub(super) fn buffer_per_thread(self) -> usize {
+        self.buffer_size / self.threads.max(1)
+    }
+}
+
 /// A whole conversion.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
@@ -392,6 +407,11 @@ impl ConvertOptions {
             (mask.resample, mask.all_touched) = (options.mask_resample, options.all_touched);
         }
         Ok(options)
+    }
+
+    /// Threads and memory of the conversion.
+    pub fn resources(&self) -> Resources {
+        Resources { threads: self.threads, buffer_size: self.buffer_size }
     }
 
     /// The same options, whose values say which files of bands are left out.

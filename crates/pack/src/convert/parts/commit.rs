@@ -24,22 +24,22 @@ pub fn commit(file: &Path, change_folder: bool) -> Result<Report> {
     let start = Instant::now();
     let opened = Opened::read(file, change_folder)?;
     if opened.is_done() {
-        Claim::tidy(opened.output(), &opened.identity)?;
-        return Ok(run::complete(opened.output(), start));
+        Claim::tidy(&opened.output, &opened.identity)?;
+        return Ok(run::complete(&opened.output, start));
     }
-    let claim = Claim::of_parts(opened.output(), opened.writer.as_deref())?;
+    let claim = Claim::of_parts(&opened.output, opened.writer.as_deref())?;
     claim.recover()?;
     if claim.plan()?.is_none() {
         return Err(opened.nothing_begun());
     }
     let base = opened.base()?;
-    let Opened { plan, options, append, request, identity, .. } = &opened;
+    let Opened { plan, output, record, append, identity, .. } = &opened;
     let staging = Staging::of_parts(claim, identity, *append, engine::shards(plan))?;
     check_receipts(&opened, &staging)?;
     let outcome = engine::outcome(plan, &staging)?;
     let base = base.as_ref();
-    run::write_metadata(plan, options, &staging, base, request, &outcome)?;
-    let report = run::report(options, plan, base, &outcome, start);
+    run::write_metadata(plan, &staging, base, record, &outcome)?;
+    let report = run::report(output, plan, base, &outcome, start);
     staging.commit()?;
     Ok(report)
 }
@@ -51,7 +51,7 @@ pub fn commit(file: &Path, change_folder: bool) -> Result<Report> {
 /// If workers are still writing, or something cannot be removed.
 pub fn discard(file: &Path) -> Result<()> {
     let opened = Opened::read(file, false)?;
-    if let Some(claim) = Claim::left(opened.output(), &opened.identity, opened.writer.as_deref())? {
+    if let Some(claim) = Claim::left(&opened.output, &opened.identity, opened.writer.as_deref())? {
         let shards = engine::shards(&opened.plan);
         Staging::of_parts(claim, &opened.identity, opened.append, shards)?.discard()?;
     }

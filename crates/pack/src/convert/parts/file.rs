@@ -23,11 +23,12 @@ use crate::convert::companions::PlannedCompanion;
 use crate::convert::masks::MaskGroup;
 use crate::convert::metadata::CREATED_BY;
 use crate::convert::options::{
-    BandGroup, ChunkShape, ConvertOptions, KeepBits, LayoutOptions, MaskOption, Mode, PackedType,
+    BandGroup, ChunkShape, ConvertOptions, KeepBits, LayoutOptions, MaskOption, PackedType,
     ValueOptions,
 };
 use crate::convert::options::{CompanionOption, FitMethod};
 use crate::convert::plan::{Description, OwnInfo, Plan, PlannedMask, PlannedSample, PlannedStack};
+use crate::convert::request::CommandRecord;
 use crate::convert::sealed;
 use crate::input::Input;
 use crate::pattern::Fields;
@@ -430,10 +431,10 @@ impl KindRecord {
 }
 
 impl OptionsRecord {
-    fn of(options: &ConvertOptions) -> Self {
+    fn of(options: &ConvertOptions, values: &ValueOptions) -> Self {
         let layout = &options.layout;
         Self {
-            values: options.values.clone(),
+            values: values.clone(),
             masks: options.mask.clone(),
             targets: options.target.clone(),
             images: options.image.clone(),
@@ -450,9 +451,8 @@ impl OptionsRecord {
         }
     }
 
-    fn options(self, output: &Path, append: bool) -> ConvertOptions {
+    fn options(self) -> ConvertOptions {
         ConvertOptions {
-            mode: Mode { resume: false, append },
             values: self.values,
             mask: self.masks,
             target: self.targets,
@@ -469,13 +469,13 @@ impl OptionsRecord {
                 shard_size: self.shard_bytes,
             },
             command: self.command,
-            ..ConvertOptions::new(Vec::new(), output)
+            ..ConvertOptions::default()
         }
     }
 }
 
 impl<'a> PlanFile<'a> {
-    /// The file for a plan. `options` must be completed by the plan.
+    /// The file for a plan that was made for `options`.
     pub fn new(plan: &'a Plan, options: &ConvertOptions, header: Header) -> Self {
         let mut kinds = Vec::new();
         let mut known: HashMap<String, usize> = HashMap::new();
@@ -521,12 +521,12 @@ impl<'a> PlanFile<'a> {
             request: header.request.to_owned(),
             identity: header.identity.to_owned(),
             writer: header.writer.map(str::to_owned),
-            options: OptionsRecord::of(options),
+            options: OptionsRecord::of(options, &plan.values),
             masks: plan.masks.clone(),
             companions: plan.companions.clone(),
             split_stats: plan.split_stats,
-            dtype: plan.dtype,
-            keep_bits: plan.keep_bits,
+            dtype: plan.values.dtype,
+            keep_bits: plan.values.keep_bits,
             information: plan.information.clone(),
             notes: plan.notes.clone(),
             skipped: plan.skipped.clone(),
@@ -573,12 +573,12 @@ impl<'a> PlanFile<'a> {
         serde_json::from_str(content).map_err(|error| not_whole().caused_by(error))
     }
 
-    /// The plan and its options.
+    /// The plan, and the command that it was made for.
     ///
     /// # Errors
     /// If it contradicts itself.
-    pub fn into_plan(self) -> Result<(Plan, ConvertOptions)> {
-        let options = self.options.options(&self.output, self.append);
+    pub fn into_plan(self) -> Result<(Plan, CommandRecord)> {
+        let options = self.options.options();
         let kinds = self.kinds.iter().map(|kind| kind.description().map(Arc::new));
         let kinds = kinds.collect::<Result<Vec<_>>>()?;
         let broken = || Error::malformed("the plan contradicts itself");
@@ -620,14 +620,19 @@ impl<'a> PlanFile<'a> {
             masks: self.masks,
             companions: self.companions,
             split_stats: self.split_stats,
-            dtype: self.dtype,
-            keep_bits: self.keep_bits,
+            mask_fill: options.mask_fill,
+            values: ValueOptions {
+                dtype: self.dtype,
+                keep_bits: self.keep_bits,
+                ..options.values.clone()
+            },
             information: self.information,
             notes: self.notes,
             // They were reported when the conversion was planned.
             references: Vec::new(),
             skipped: self.skipped,
         };
-        Ok((plan, options))
+        let record = CommandRecord::new(self.request, &options, &plan.values);
+        Ok((plan, record))
     }
 }

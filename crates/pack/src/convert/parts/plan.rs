@@ -75,18 +75,17 @@ fn plan_here(
         already_complete: true,
     };
     let Some(work) = run::begin(options, progress, planned)? else { return Ok(report) };
-    let Work { plan, options: settled, base, request, asked: requested, identity, append, claim } =
-        work;
+    let Work { plan, options, base, record, asked: requested, identity, append, claim } = work;
     let fingerprint = base.as_ref().map(|base| base.fingerprint());
     let about = About { plan: &identity, append, asked: &requested, base: fingerprint };
     let staging = Staging::open(claim, about, engine::shards(&plan))?;
-    let folder = is_relative(&plan, &settled).then(std::env::current_dir).transpose();
+    let folder = is_relative(&plan, &options).then(std::env::current_dir).transpose();
     let folder = folder
         .map_err(|error| Error::io(Path::new("."), "cannot tell the working directory", error));
     let written = folder.and_then(|folder| {
-        let (request, identity) = (&request, &identity);
+        let (request, identity) = (&record.request, &identity);
         let header = Header { folder, append, request, identity, writer: staging.write_id() };
-        PlanFile::new(&plan, &settled, header).write(file)
+        PlanFile::new(&plan, &options, header).write(file)
     });
     if let Err(error) = written {
         // A conversion that was begun earlier may have finished shards, so it is kept.

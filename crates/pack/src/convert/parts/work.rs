@@ -1,6 +1,6 @@
 //! The second step: any number of processes write shards, with a receipt for each.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 #[cfg(feature = "clap")]
@@ -16,8 +16,9 @@ use super::part::Part;
 #[cfg(feature = "clap")]
 use crate::convert::arguments;
 use crate::convert::engine;
-use crate::convert::options::{BUFFER, ConvertOptions};
+use crate::convert::options::{BUFFER, Resources};
 use crate::convert::plan::Plan;
+use crate::convert::request::CommandRecord;
 use crate::convert::run;
 use crate::convert::staging::{Claim, Staging, is_begun, recorded};
 use crate::progress::Progress;
@@ -83,9 +84,9 @@ pub struct State {
 /// A plan that was read and parsed.
 pub(super) struct Opened {
     pub plan: Plan,
-    pub options: ConvertOptions,
+    pub output: PathBuf,
+    pub record: CommandRecord,
     pub append: bool,
-    pub request: String,
     pub identity: String,
     pub writer: Option<String>,
 }
@@ -97,26 +98,22 @@ impl Opened {
         if let Some(folder) = &read.folder {
             enter(folder, file, change_folder)?;
         }
-        let (append, request, identity, writer) =
-            (read.append, read.request.clone(), read.identity.clone(), read.writer.clone());
-        let (plan, options) = read.into_plan().map_err(|error| error.at(file))?;
-        Ok(Self { plan, options, append, request, identity, writer })
-    }
-
-    pub fn output(&self) -> &Path {
-        &self.options.output
+        let (output, append) = (read.output.clone(), read.append);
+        let (identity, writer) = (read.identity.clone(), read.writer.clone());
+        let (plan, record) = read.into_plan().map_err(|error| error.at(file))?;
+        Ok(Self { plan, output, record, append, identity, writer })
     }
 
     pub fn is_done(&self) -> bool {
-        run::is_done(self.output(), &self.request)
+        run::is_done(&self.output, &self.record.request)
     }
 
     /// The dataset to which cubes are appended. It must be the one that the plan was made for.
     pub fn base(&self) -> Result<Option<Dataset>> {
-        let base = if self.append { Some(Dataset::open(self.output())?) } else { None };
-        if run::identity(&self.request, &self.plan, base.as_ref()) != self.identity {
+        let base = if self.append { Some(Dataset::open(&self.output)?) } else { None };
+        if run::identity(&self.record.request, &self.plan, base.as_ref()) != self.identity {
             return Err(Error::conflict("the dataset has changed since the plan was made")
-                .at(self.output())
+                .at(&self.output)
                 .with_remedy("delete the .partial folder beside it, and plan again"));
         }
         Ok(base)
@@ -127,7 +124,7 @@ impl Opened {
         Error::conflict(
             "no conversion was begun here: it was discarded, or another command completed it",
         )
-        .at(self.output())
+        .at(&self.output)
         .with_remedy(remedy!["plan it again with ", Command::Convert.with(Opt::Plan)])
     }
 }
@@ -178,11 +175,10 @@ fn work_here(
 ) -> Result<WorkReport> {
     let start = Instant::now();
     let mut opened = Opened::read(file, options.change_folder)?;
-    opened.options.threads = options.threads;
-    opened.options.buffer_size = options.buffer_size;
+    let resources = Resources { threads: options.threads, buffer_size: options.buffer_size };
     let shards = options.part.of(engine::shards_of(&opened.plan)).count();
     let mut report = WorkReport {
-        output: opened.output().display().to_string(),
+        output: opened.output.display().to_string(),
         part: options.part.to_string(),
         shards,
         written: 0,
@@ -191,7 +187,7 @@ fn work_here(
         seconds: 0.0,
         already_complete: false,
     };
-    let Some(claim) = Claim::join(opened.output(), opened.writer.as_deref())? else {
+    let Some(claim) = Claim::join(&opened.output, opened.writer.as_deref())? else {
         report.already_complete = opened.is_done();
         return if report.already_complete { Ok(report) } else { Err(opened.nothing_begun()) };
     };
@@ -203,10 +199,10 @@ fn work_here(
         report.bytes += sample.value_bytes();
     }
     planned(report.bytes);
-    let Opened { plan, options: settled, append, identity, .. } = &opened;
+    let Opened { plan, append, identity, .. } = &opened;
     let staging = Staging::of_parts(claim, identity, *append, engine::shards(plan))?;
     let base = base.as_ref();
-    let done = engine::run_part(plan, settled, &staging, base, progress, options.part);
+    let done = engine::run_part(plan, resources, &staging, base, progress, options.part);
     report.written = done.map_err(|error| match error.kind() {
         ErrorKind::Interrupted => error.with_remedy(remedy![
             "shards that were finished are kept; run ",
@@ -232,10 +228,10 @@ pub fn state(file: &Path, change_folder: bool) -> Result<impl Fn() -> Result<Sta
     let opened = Opened::read(file, change_folder)?;
     let all: Vec<(String, usize)> =
         engine::shards_of(&opened.plan).map(|(stack, shard)| (stack.to_owned(), shard)).collect();
-    let folder = partial(opened.output());
+    let folder = partial(&opened.output);
     Ok(move || {
         let shards = all.len();
-        if !is_begun(opened.output())? {
+        if !is_begun(&opened.output)? {
             return match opened.is_done() {
                 true => Ok(State { shards, done: shards, committed: true }),
                 false => Err(opened.nothing_begun()),

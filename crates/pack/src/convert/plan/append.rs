@@ -12,7 +12,7 @@ use super::{PlannedMask, PlannedStack, bits};
 use crate::convert::companions::PlannedCompanion;
 use crate::convert::masks::MaskGroup;
 use crate::convert::options::{
-    BandGroup, ConvertOptions, KeepBits, LayoutOptions, Mode, PackedType, Scale, ValueOptions,
+    BandGroup, KeepBits, LayoutOptions, PackedType, Scale, ValueOptions,
 };
 use crate::precision;
 use crate::validate::recipe;
@@ -20,11 +20,12 @@ use crate::validate::recipe;
 /// A planned stack that continues `stack` of the dataset, with the same grid, scale and bands.
 ///
 /// # Errors
-/// If `options` ask for another layout than the stack has, or the layout is not hsipack's.
+/// If another layout is requested than the stack has, or the layout is not hsipack's.
 pub(super) fn continued(
     fresh: PlannedStack,
     stack: &Stack,
-    options: &ConvertOptions,
+    values: &ValueOptions,
+    layout: &LayoutOptions,
 ) -> Result<PlannedStack> {
     let notes = stack.image.meta().band_notes();
     let codec = |array: &ChunkArray| {
@@ -63,7 +64,7 @@ pub(super) fn continued(
         })
     });
     let image_codec = codec(&stack.image)?;
-    check_layout(&fresh, stack, image_codec, options)?;
+    check_layout(&fresh, stack, image_codec, values, layout)?;
     Ok(PlannedStack {
         grid: *stack.image.grid(),
         codec: image_codec,
@@ -88,14 +89,15 @@ fn check_layout(
     fresh: &PlannedStack,
     stack: &Stack,
     codec: Codec,
-    options: &ConvertOptions,
+    values: &ValueOptions,
+    layout: &LayoutOptions,
 ) -> Result<()> {
-    let (layout, defaults) = (&options.layout, LayoutOptions::default());
+    let defaults = LayoutOptions::default();
     let [requested, packed] = [&fresh.grid, stack.image.grid()];
     let tile = |grid: &Grid| Value::from([grid.tile().rows as u64, grid.tile().columns as u64]);
     let bands = |grid: &Grid| Value::from(grid.band_group() as u64);
     let has_bands = matches!(layout.band_group, Some(BandGroup::Bands(_)));
-    let has_scale = matches!(options.values.scale, Scale::Factor(_));
+    let has_scale = matches!(values.scale, Scale::Factor(_));
     let level = |level: u8| Value::from(u64::from(level));
     for (is_given, option, requested, packed) in [
         (layout.chunk.is_some(), Opt::Chunk, tile(requested), tile(packed)),
@@ -200,8 +202,7 @@ pub(super) fn calibration_note(ours: &ValueOptions, theirs: &ValueOptions) -> Op
 /// # Errors
 /// If the dataset was packed with another dtype, normalisation or choice of `--raw-values`, keeps another number of mantissa
 /// bits, or its values have an `add_offset`, which packing never writes.
-pub fn check_append(options: &ConvertOptions, base: &Dataset) -> Result<()> {
-    debug_assert!(options.mode != Mode::CREATE);
+pub fn check_append(values: &ValueOptions, base: &Dataset) -> Result<()> {
     let is_shifted_float =
         |stack: &&Stack| stack.image.add_offset() != 0.0 && stack.image.meta().dtype.is_float();
     if let Some(stack) = base.stacks().iter().find(is_shifted_float) {
@@ -213,28 +214,26 @@ pub fn check_append(options: &ConvertOptions, base: &Dataset) -> Result<()> {
         .with_remedy("pack the new cubes as a separate dataset"));
     }
     let is_other = |stack: &&Stack| {
-        options.values.dtype != PackedType::Auto
-            && stack.image.meta().dtype != options.values.dtype()
+        values.dtype != PackedType::Auto && stack.image.meta().dtype != values.dtype()
     };
     match base.stacks().iter().find(is_other) {
         Some(stack) => Err(Error::conflict(format!(
             "the dataset holds {}, but {} is requested",
             stack.image.meta().dtype,
-            options.values.dtype()
+            values.dtype()
         ))
         .at(base.path())
         .with_remedy(remedy!["append with the same ", Opt::Dtype])),
         None => {
-            check_meaning(options, base)?;
-            check_keep_bits(options, base)
+            check_meaning(values, base)?;
+            check_keep_bits(values, base)
         }
     }
 }
 
 /// Refuses cubes whose values would mean something else than those of the dataset.
-fn check_meaning(options: &ConvertOptions, base: &Dataset) -> Result<()> {
+fn check_meaning(ours: &ValueOptions, base: &Dataset) -> Result<()> {
     let Some(theirs) = values_of(base) else { return Ok(()) };
-    let ours = &options.values;
     if theirs.normalize != ours.normalize {
         return Err(Error::conflict(format!(
             "spectra of the dataset were packed with normalisation {}, but those of the new cubes with {}",
@@ -260,10 +259,10 @@ fn check_meaning(options: &ConvertOptions, base: &Dataset) -> Result<()> {
     Ok(())
 }
 
-fn check_keep_bits(options: &ConvertOptions, base: &Dataset) -> Result<()> {
-    let all = precision::mantissa_bits(options.values.dtype());
+fn check_keep_bits(values: &ValueOptions, base: &Dataset) -> Result<()> {
+    let all = precision::mantissa_bits(values.dtype());
     let theirs = bits::kept(base).unwrap_or(all);
-    let asked = match options.values.keep_bits {
+    let asked = match values.keep_bits {
         KeepBits::Auto => return Ok(()),
         KeepBits::All => all,
         KeepBits::Bits(bits) => bits,

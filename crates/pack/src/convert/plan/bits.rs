@@ -6,7 +6,7 @@ use hsipack_format::{Opt, Result};
 use hsipack_store::Dataset;
 
 use super::Plan;
-use crate::convert::options::{ConvertOptions, KeepBits};
+use crate::convert::options::{KeepBits, Resources, ValueOptions};
 use crate::precision::{self, SHARE};
 
 /// Replaces `auto` by a number: that of the existing dataset if cubes are appended, otherwise the number that a sample
@@ -16,27 +16,28 @@ use crate::precision::{self, SHARE};
 /// If an input cannot be read.
 pub(super) fn choose(
     plan: &mut Plan,
-    options: &ConvertOptions,
+    values: &ValueOptions,
+    resources: Resources,
     base: Option<&Dataset>,
     stop: &AtomicBool,
 ) -> Result<()> {
-    if plan.keep_bits != KeepBits::Auto {
+    if plan.values.keep_bits != KeepBits::Auto {
         return Ok(());
     }
-    let all = precision::mantissa_bits(options.values.dtype());
+    let all = precision::mantissa_bits(values.dtype());
     if let Some(base) = base {
-        plan.keep_bits = kept(base).map_or(KeepBits::All, KeepBits::Bits);
+        plan.values.keep_bits = kept(base).map_or(KeepBits::All, KeepBits::Bits);
         let kept = kept(base).unwrap_or(all);
         plan.notes.push(format!("{kept} of {all} mantissa bits are kept, as in the dataset"));
         return Ok(());
     }
-    let information = precision::measure(plan, &options.values, options.threads, stop)?;
+    let information = precision::measure(plan, values, resources.threads, stop)?;
     let bits = match information.bits_for(SHARE) {
         // Float32 values cannot be rounded to 22 bits.
         22 => all,
         bits => bits,
     };
-    plan.keep_bits = KeepBits::Bits(bits);
+    plan.values.keep_bits = KeepBits::Bits(bits);
     let auto = Opt::KeepBits.to("auto");
     plan.notes.push(if information.total() == 0.0 {
         format!("{auto}: neighbouring values have no information in common; all {all} mantissa bits are kept")

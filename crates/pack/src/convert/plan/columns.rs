@@ -101,7 +101,7 @@ impl<'a> Columns<'a> {
             pattern.check(&columns)?;
         }
         let used = options.patterns().flat_map(Pattern::fields).map(str::to_owned).collect();
-        check_label_column(options, &columns)?;
+        check_label_column(options.joins.label_column.as_deref(), &columns)?;
         Ok(Self {
             options,
             path_columns,
@@ -395,8 +395,8 @@ fn name_of(input: &Input) -> &str {
 }
 
 /// Refuses a column for labels that does not exist.
-fn check_label_column(options: &ConvertOptions, columns: &BTreeSet<String>) -> Result<()> {
-    let Some(label) = &options.joins.label_column else { return Ok(()) };
+fn check_label_column(label: Option<&str>, columns: &BTreeSet<String>) -> Result<()> {
+    let Some(label) = label else { return Ok(()) };
     if columns.contains(label) {
         return Ok(());
     }
@@ -422,7 +422,7 @@ pub(super) fn acquired(columns: &mut Map<String, Value>, acquisition: Option<Acq
 /// If a program gave such a column.
 pub(super) fn finish(
     columns: &mut Map<String, Value>,
-    options: &ConvertOptions,
+    label: Option<&str>,
     is_array: bool,
 ) -> Result<()> {
     if is_array {
@@ -430,8 +430,7 @@ pub(super) fn finish(
         unnamed.remove("name");
         table::check_columns(&unnamed)?;
     }
-    if let Some(column) = options.joins.label_column.as_deref().filter(|column| *column != "label")
-    {
+    if let Some(column) = label.filter(|column| *column != "label") {
         if let Some(label) = columns.shift_remove("label") {
             columns.insert("table.label".to_owned(), label);
         }

@@ -11,7 +11,7 @@ use super::pieces::{Piece, Room};
 use super::scale::cut;
 use super::{Plan, PlannedSample};
 use crate::convert::integers;
-use crate::convert::options::{ConvertOptions, PackedType, ValueOptions};
+use crate::convert::options::{PackedType, Resources, ValueOptions};
 
 /// Integers of 8 or 16 bits that all inputs can be packed as, bit for bit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,7 +29,8 @@ pub struct ExactIntegers {
 /// If an input cannot be read, or `stop` was set.
 pub fn exact_integers(
     plan: &Plan,
-    options: &ConvertOptions,
+    values: &ValueOptions,
+    resources: Resources,
     stop: &AtomicBool,
 ) -> Result<Option<ExactIntegers>> {
     let is_short = |sample: &PlannedSample| {
@@ -39,13 +40,12 @@ pub fn exact_integers(
     if !plan.samples.iter().all(is_short) {
         return Ok(None);
     }
-    let (dtype, _) = choose(plan, options, None, stop)?;
+    let (dtype, _) = choose(plan, values, resources, None, stop)?;
     if dtype.dtype().is_float() {
         return Ok(None);
     }
-    let mut options = options.clone();
-    options.values.dtype = dtype;
-    let (meaning, missing) = agreed(plan, &options, None, stop)?;
+    let values = ValueOptions { dtype, ..values.clone() };
+    let (meaning, missing) = agreed(plan, &values, resources, None, stop)?;
     let Meaning { factor, offset, .. } = meaning;
     let scaling =
         metadata::Scaling { factor, offset, missing: missing.map(|missing| missing as f64) };
@@ -107,11 +107,12 @@ fn pattern(number: i64) -> usize {
 /// to stand for missing values.
 pub(super) fn settle(
     plan: &mut Plan,
-    options: &ConvertOptions,
+    values: &ValueOptions,
+    resources: Resources,
     base: Option<&Dataset>,
     stop: &AtomicBool,
 ) -> Result<()> {
-    let (meaning, missing) = agreed(plan, options, base, stop)?;
+    let (meaning, missing) = agreed(plan, values, resources, base, stop)?;
     for stack in &mut plan.stacks {
         (stack.scale, stack.offset, stack.missing) = (meaning.factor, meaning.offset, missing);
     }
@@ -121,11 +122,11 @@ pub(super) fn settle(
 /// The common meaning of all numbers, and the integer that stands for missing values.
 fn agreed(
     plan: &Plan,
-    options: &ConvertOptions,
+    values: &ValueOptions,
+    resources: Resources,
     base: Option<&Dataset>,
     stop: &AtomicBool,
 ) -> Result<(Meaning, Option<i64>)> {
-    let values = &options.values;
     let dtype = values.dtype();
     let range = dtype.integers().unwrap_or_default();
     let meaning = common(plan, values)?;
@@ -156,7 +157,8 @@ fn agreed(
         needs_fill || is_wider || missing != meaning.nodata
     };
     let doubtful = plan.samples.iter().filter(is_doubtful);
-    let Some(found) = scan(doubtful, options, Some(missing).filter(|_| !needs_fill), stop)? else {
+    let missing_in_scan = Some(missing).filter(|_| !needs_fill);
+    let Some(found) = scan(doubtful, values, resources, missing_in_scan, stop)? else {
         return Ok((meaning, missing));
     };
     if !needs_fill {
@@ -204,7 +206,8 @@ fn free(dtype: DType, found: &Found) -> Result<i64> {
 /// If an input cannot be read, or `stop` was set.
 pub(super) fn choose(
     plan: &Plan,
-    options: &ConvertOptions,
+    values: &ValueOptions,
+    resources: Resources,
     base: Option<&Dataset>,
     stop: &AtomicBool,
 ) -> Result<(PackedType, String)> {
@@ -213,7 +216,7 @@ pub(super) fn choose(
         let dtype = PackedType::of(stack.image.meta().dtype).unwrap_or_default();
         return Ok((dtype, format!("{auto}: {dtype}, as in the dataset")));
     }
-    match narrowest(plan, options, stop) {
+    match narrowest(plan, values, resources, stop) {
         Ok(dtype) => {
             let note =
                 format!("{auto}: {dtype}, which keeps the numbers of the inputs bit for bit");
@@ -231,25 +234,30 @@ pub(super) fn choose(
     }
 }
 
-fn narrowest(plan: &Plan, options: &ConvertOptions, stop: &AtomicBool) -> Result<PackedType> {
-    options.values.check_unchanged()?;
-    common(plan, &options.values)?;
+fn narrowest(
+    plan: &Plan,
+    values: &ValueOptions,
+    resources: Resources,
+    stop: &AtomicBool,
+) -> Result<PackedType> {
+    values.check_unchanged()?;
+    common(plan, values)?;
     let mut types = plan.samples.iter().map(|sample| sample.description.shared().dtype);
     let first = types.next().unwrap_or(DType::F16);
     if let Some(other) = types.find(|other| *other != first) {
         return Err(Error::conflict(format!("the inputs are of {first} and of {other}")));
     }
-    let mut options = options.clone();
-    options.values.dtype = match first {
+    let mut values = values.clone();
+    values.dtype = match first {
         DType::Bool | DType::U8 => PackedType::U8,
         DType::I8 | DType::I16 => PackedType::I16,
         DType::U16 => PackedType::U16,
         _ => {
             // Any type of integers makes the numbers come as they are.
-            options.values.dtype = PackedType::I16;
-            let found = scan(plan.samples.iter(), &options, None, stop)?;
-            let values = found.filter(|found| found.least <= found.greatest);
-            let (least, greatest) = values
+            values.dtype = PackedType::I16;
+            let found = scan(plan.samples.iter(), &values, resources, None, stop)?;
+            let range = found.filter(|found| found.least <= found.greatest);
+            let (least, greatest) = range
                 .map_or((0, 0), |found| (found.least.floor() as i64, found.greatest.ceil() as i64));
             let holds = |packed: &PackedType| {
                 let range = packed.dtype().integers();
@@ -261,8 +269,8 @@ fn narrowest(plan: &Plan, options: &ConvertOptions, stop: &AtomicBool) -> Result
             })?
         }
     };
-    agreed(plan, &options, None, stop)?;
-    Ok(options.values.dtype)
+    agreed(plan, &values, resources, None, stop)?;
+    Ok(values.dtype)
 }
 
 /// The meaning of the numbers of all samples.
@@ -343,17 +351,18 @@ fn is_in(number: i64, (least, greatest): (i64, i64)) -> bool {
 /// If a cube cannot be read, a number does not fit, or `stop` was set.
 fn scan<'a>(
     samples: impl Iterator<Item = &'a PlannedSample> + Send,
-    options: &ConvertOptions,
+    values: &ValueOptions,
+    resources: Resources,
     missing: Option<Option<i64>>,
     stop: &AtomicBool,
 ) -> Result<Option<Found>> {
-    let dtype = options.values.dtype();
+    let dtype = values.dtype();
     let (least, greatest) = dtype.integers().unwrap_or_default();
-    let pieces = samples.flat_map(|sample| match cut(sample, options) {
+    let pieces = samples.flat_map(|sample| match cut(sample, values, resources) {
         Ok(pieces) => pieces.into_iter().map(Ok).collect(),
         Err(error) => vec![Err(error)],
     });
-    let pool = threads::pool(options.threads, "integers")?;
+    let pool = threads::pool(resources.threads, "integers")?;
     let found = pool.in_turn(pieces, Room::default, |room, piece| {
         let Piece { cube, reads } = piece?;
         let mut found = Found::nothing();

@@ -50,7 +50,7 @@ use self::planner::Planner;
 use self::select::Layers;
 use super::companions::PlannedCompanion;
 use super::masks::{self, MaskGroup};
-use super::options::{CompanionOption, ConvertOptions, KeepBits, PackedType};
+use super::options::{CompanionOption, ConvertOptions, PackedType, ValueOptions};
 use crate::input::Input;
 use crate::precision::Information;
 use crate::repeats::without_repeats;
@@ -69,10 +69,10 @@ pub struct Plan {
     pub companions: Vec<CompanionOption>,
     /// Whether statistics are recorded for each split.
     pub split_stats: bool,
-    /// Type of the values: as in the options, or the one that `auto` chooses.
-    pub dtype: PackedType,
-    /// Mantissa bits that are kept: as in the options, or the number that `auto` gives.
-    pub keep_bits: KeepBits,
+    /// Class id of masks that cubes lack, and of pixels without a class.
+    pub mask_fill: Option<u16>,
+    /// The options of the values, completed with the choices that they leave to the plan.
+    pub values: ValueOptions,
     /// The information in the bits of the values, if it was measured (`--keep-bits auto`).
     pub information: Option<Information>,
     /// Notes for the user.
@@ -94,14 +94,6 @@ impl Plan {
             }
         }
         bytes
-    }
-
-    /// The options, completed with the choices that they leave to the plan.
-    pub fn settle(&self, options: &ConvertOptions) -> ConvertOptions {
-        let mut settled = options.with_bands_exclude();
-        settled.values.keep_bits = self.keep_bits;
-        settled.values.dtype = self.dtype;
-        settled
     }
 }
 
@@ -266,15 +258,15 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
     }
     // Planned as float16 first, because the type follows from the inputs.
     let mut plan = plan_as(options, base, stop)?;
-    let (dtype, note) = integers::choose(&plan, options, base, stop)?;
+    let (dtype, note) = integers::choose(&plan, &options.values, options.resources(), base, stop)?;
     let mut options = options.clone();
     options.values.dtype = dtype;
     if dtype.dtype().size() != DType::F16.size() {
         plan = plan_as(&options, base, stop)?;
     } else if !dtype.dtype().is_float() {
-        integers::settle(&mut plan, &options, base, stop)?;
+        integers::settle(&mut plan, &options.values, options.resources(), base, stop)?;
     }
-    plan.dtype = dtype;
+    plan.values.dtype = dtype;
     plan.notes.push(note);
     Ok(plan)
 }
@@ -302,8 +294,11 @@ fn plan_as(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool) 
     let mut layers = Layers::default();
     // Files that turn out to be masks of cubes need neither a row of the table nor a path that matches.
     let mut used_notes = Vec::new();
-    let mut without_used =
-        |inputs| select::without_used_files(inputs, options, &groups, &mut used_notes);
+    let companions = options.companions();
+    let mut without_used = |inputs| {
+        let (values, notes) = (&options.values, &mut used_notes);
+        select::without_used_files(inputs, values, &companions, &groups, notes)
+    };
     let (complete, notes) =
         columns.complete(inputs, &mut without_used, &mut |input, error| match layers
             .add(input, &options.values)

@@ -67,8 +67,8 @@ impl<'a> Planner<'a> {
                 masks: with_made(masks, &made)?,
                 companions: options.companions(),
                 split_stats: true,
-                dtype: options.values.dtype,
-                keep_bits: options.values.keep_bits,
+                mask_fill: options.mask_fill,
+                values: options.values.clone(),
                 information: None,
                 notes: notes.collect(),
                 references: Vec::new(),
@@ -116,7 +116,8 @@ impl<'a> Planner<'a> {
         let mut columns = std::mem::take(&mut input.columns);
         columns.extend(boxes);
         columns::acquired(&mut columns, info.acquisition.take());
-        columns::finish(&mut columns, self.options, input.stands_for.is_some())?;
+        let label = self.options.joins.label_column.as_deref();
+        columns::finish(&mut columns, label, input.stands_for.is_some())?;
         let name = match columns.get("name") {
             Some(Value::String(name)) => name.clone(),
             _ => input.default_name(),
@@ -396,7 +397,7 @@ impl<'a> Planner<'a> {
         };
         let packed = self.base.and_then(|base| base.stack(&fresh.name));
         let stack = match packed {
-            Some(packed) => continued(fresh, packed, self.options)
+            Some(packed) => continued(fresh, packed, &self.options.values, &self.options.layout)
                 .map_err(|error| error.at(packed.image.folder()))?,
             None => fresh,
         };
@@ -579,12 +580,13 @@ impl<'a> Planner<'a> {
         self.limit_splits();
         self.share_layers()?;
         self.plan.stacks.iter_mut().for_each(size_shards);
-        if !self.options.values.dtype().is_float() {
-            super::integers::settle(&mut self.plan, self.options, self.base, stop)?;
-        } else if self.options.values.scale == Scale::Auto {
+        let (values, resources) = (&self.options.values, self.options.resources());
+        if !values.dtype().is_float() {
+            super::integers::settle(&mut self.plan, values, resources, self.base, stop)?;
+        } else if values.scale == Scale::Auto {
             self.choose_scales(stop)?;
         }
-        super::bits::choose(&mut self.plan, self.options, self.base, stop)?;
+        super::bits::choose(&mut self.plan, values, resources, self.base, stop)?;
         sort_stacks(&mut self.plan);
         Ok(self.plan)
     }
@@ -706,10 +708,11 @@ impl<'a> Planner<'a> {
 
     /// `--scale auto`: reads every cube of each new stack once to find its greatest magnitude.
     fn choose_scales(&mut self, stop: &AtomicBool) -> Result<()> {
-        let pool = threads::pool(self.options.threads, "scale")?;
+        let (values, resources) = (&self.options.values, self.options.resources());
+        let pool = threads::pool(resources.threads, "scale")?;
         for stack in self.plan.stacks.iter_mut().filter(|stack| stack.existing == 0) {
             let samples = stack.samples.iter().map(|sample| &self.plan.samples[*sample]);
-            let greatest = greatest_magnitude(samples, self.options, &pool, stop)?;
+            let greatest = greatest_magnitude(samples, values, resources, &pool, stop)?;
             stack.scale = power_of_two_for(greatest);
         }
         Ok(())

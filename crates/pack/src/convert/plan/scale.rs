@@ -7,7 +7,7 @@ use hsipack_store::threads::Pool;
 
 use super::PlannedSample;
 use super::pieces::{Opened, Piece, Room};
-use crate::convert::options::ConvertOptions;
+use crate::convert::options::{Resources, ValueOptions};
 
 /// The greatest magnitude of the finite values of some cubes. The threads of `pool` read each cube once.
 ///
@@ -15,11 +15,12 @@ use crate::convert::options::ConvertOptions;
 /// If a cube cannot be read, or `stop` was set.
 pub(super) fn greatest_magnitude<'a>(
     samples: impl Iterator<Item = &'a PlannedSample> + Send,
-    options: &ConvertOptions,
+    values: &ValueOptions,
+    resources: Resources,
     pool: &Pool,
     stop: &AtomicBool,
 ) -> Result<f64> {
-    let pieces = samples.flat_map(|sample| match cut(sample, options) {
+    let pieces = samples.flat_map(|sample| match cut(sample, values, resources) {
         Ok(pieces) => pieces.into_iter().map(Ok).collect(),
         Err(error) => vec![Err(error)],
     });
@@ -44,11 +45,12 @@ pub(super) fn greatest_magnitude<'a>(
 /// Cuts a cube into reads that fit into the memory of one thread.
 pub(super) fn cut<'a>(
     sample: &'a PlannedSample,
-    options: &ConvertOptions,
+    values: &ValueOptions,
+    resources: Resources,
 ) -> Result<Vec<Piece<'a>>> {
-    let cube = Opened::new(sample, &options.values, 1.0)?;
+    let cube = Opened::new(sample, values, 1.0)?;
     let rows = sample.shape().rows;
-    let affordable = cube.source.preferred_rows(options.buffer_size / options.threads.max(1));
+    let affordable = cube.source.preferred_rows(resources.buffer_per_thread());
     let step = affordable.max(16).min(rows);
     let reads = (0..rows).step_by(step).map(|start| start..rows.min(start + step));
     Ok(cube.pieces(reads.collect()))

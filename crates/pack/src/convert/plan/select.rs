@@ -14,7 +14,7 @@ use super::open_source;
 use crate::convert::class_files::class_files;
 use crate::convert::masks::{MaskGroup, OF_PRODUCT, ROLE};
 use crate::convert::named_files;
-use crate::convert::options::{ConvertOptions, Reference, ValueOptions};
+use crate::convert::options::{CompanionOption, Reference, ValueOptions};
 use crate::convert::pairs::{self, Kind};
 use crate::input::Input;
 
@@ -30,15 +30,15 @@ fn resolved(path: &Path) -> PathBuf {
 /// an error, are no cubes of such files. `notes` says which are left out.
 pub(super) fn without_used_files(
     inputs: Vec<Completed>,
-    options: &ConvertOptions,
+    values: &ValueOptions,
+    companions: &[CompanionOption],
     groups: &[MaskGroup],
     notes: &mut Vec<String>,
 ) -> Vec<Completed> {
-    let companions = || options.target.iter().chain(&options.image).map(|option| &option.value);
     let masks = || groups.iter().flat_map(|group| &group.patterns).map(|(_, pattern)| pattern);
-    let patterns = || masks().chain(companions());
+    let patterns = || masks().chain(companions.iter().map(|option| &option.pattern));
     let references: Vec<(&Reference, Kind)> =
-        [(&options.values.white, Kind::White), (&options.values.dark, Kind::Dark)]
+        [(&values.white, Kind::White), (&values.dark, Kind::Dark)]
             .into_iter()
             .filter_map(|(reference, kind)| Some((reference.as_ref()?, kind)))
             .collect();
