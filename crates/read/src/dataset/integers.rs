@@ -154,7 +154,8 @@ impl Conversion {
         let (all, last) = bytes.as_chunks().0.as_chunks();
         let last = padded(last, [0; N]);
         // An array from a function stays in registers; one that is mapped does not.
-        self.convert(all, &last, out, |bytes| std::array::from_fn(|at| number(bytes[at])));
+        let numbers = |bytes: &[[u8; N]; LANES]| std::array::from_fn(|at| number(bytes[at]));
+        self.convert(all, &last, out, numbers, |_| true);
     }
 
     fn planes<T: Integer>(
@@ -165,23 +166,31 @@ impl Conversion {
     ) {
         let [(first, first_end), (second, second_end)] = [first.as_chunks(), second.as_chunks()];
         let last = (&padded(first_end, 0), &padded(second_end, 0));
-        self.convert(first.iter().zip(second), last, out, |(first, second)| {
+        let numbers = |(first, second): (&[u8; LANES], &[u8; LANES])| {
             // The compiler vectorises this loop, but not the same within the next one.
             let mut bytes = [[0; 2]; LANES];
             for (at, bytes) in bytes.iter_mut().enumerate() {
                 *bytes = [first[at], second[at]];
             }
             std::array::from_fn(|at| number(bytes[at]))
-        });
+        };
+        // Comparing second bytes takes half as long as comparing numbers.
+        let missing = self.scaling.missing.map_or(0, |missing| (missing as i32).to_le_bytes()[1]);
+        let may_miss = |(_, second): (&[u8; LANES], &[u8; LANES])| {
+            second.iter().fold(false, |any, byte| any | (*byte == missing))
+        };
+        self.convert(first.iter().zip(second), last, out, numbers, may_miss);
     }
 
-    /// Converts numbers that `numbers` makes of `all`, and as many of `last` as `out` has a place for.
-    fn convert<B, T: Integer>(
+    /// Converts numbers that `numbers` makes of `all`, and as many of `last` as `out` has a place for. `may_miss` says whether
+    /// numbers may mark missing values.
+    fn convert<B: Copy, T: Integer>(
         &self,
         all: impl IntoIterator<Item = B>,
         last: B,
         out: &mut [u8],
         numbers: impl Fn(B) -> [T; LANES],
+        may_miss: impl Fn(B) -> bool,
     ) {
         let Scaling { factor, offset, missing } = self.scaling;
         // Adding -0 changes nothing, as 0 would change -0.
@@ -190,29 +199,36 @@ impl Conversion {
         match (self.into, missing) {
             (FloatType::F16, Some(missing)) => {
                 let (factor, offset) = (factor as f32, offset as f32);
-                convert::<_, f16, { 2 * LANES }>(all, last, out, |block| {
+                convert::<_, { 2 * LANES }>(all, last, out, |block, values| {
                     let numbers = numbers(block);
                     let halves = halves(numbers, factor, offset);
-                    std::array::from_fn(|at| match numbers[at] == missing {
-                        true => f16::NAN,
-                        false => halves[at],
-                    })
+                    *values = bytemuck::cast(halves);
+                    // Written twice, because an array that comes out of a branch is moved through memory.
+                    if may_miss(block) {
+                        let marked: [f16; LANES] =
+                            std::array::from_fn(|at| match numbers[at] == missing {
+                                true => f16::NAN,
+                                false => halves[at],
+                            });
+                        *values = bytemuck::cast(marked);
+                    }
                 });
             }
             (FloatType::F16, None) => {
                 let (factor, offset) = (factor as f32, offset as f32);
-                convert::<_, f16, { 2 * LANES }>(all, last, out, |block| {
-                    halves(numbers(block), factor, offset)
+                convert::<_, { 2 * LANES }>(all, last, out, |block, values| {
+                    *values = bytemuck::cast(halves(numbers(block), factor, offset));
                 });
             }
             (FloatType::F32, missing) => {
-                convert::<_, f32, { 4 * LANES }>(all, last, out, |block| {
+                convert::<_, { 4 * LANES }>(all, last, out, |block, values| {
                     let numbers = numbers(block);
-                    std::array::from_fn(|at| {
+                    let singles: [f32; LANES] = std::array::from_fn(|at| {
                         let number: f64 = numbers[at].into();
                         let physical = (number * factor + offset) as f32;
                         if missing == Some(numbers[at]) { f32::NAN } else { physical }
-                    })
+                    });
+                    *values = bytemuck::cast(singles);
                 });
             }
         }
@@ -221,18 +237,20 @@ impl Conversion {
 
 /// Fills `out` with the values that `convert` makes of `all`, and as many of `last` as it has a place for.
 #[inline(always)]
-fn convert<B, V: bytemuck::Pod, const BYTES: usize>(
+fn convert<B, const BYTES: usize>(
     all: impl IntoIterator<Item = B>,
     last: B,
     out: &mut [u8],
-    convert: impl Fn(B) -> [V; LANES],
+    convert: impl Fn(B, &mut [u8; BYTES]),
 ) {
-    let (values, end) = out.as_chunks_mut::<BYTES>();
+    let (values, end) = out.as_chunks_mut();
     for (block, values) in all.into_iter().zip(values) {
-        values.copy_from_slice(bytemuck::cast_slice(&convert(block)));
+        convert(block, values);
     }
     if !end.is_empty() {
-        end.copy_from_slice(&bytemuck::cast_slice(&convert(last))[..end.len()]);
+        let mut values = [0; BYTES];
+        convert(last, &mut values);
+        end.copy_from_slice(&values[..end.len()]);
     }
 }
 
