@@ -13,6 +13,10 @@ use crate::{Error, Result};
 use hsipack_format::{Opt, remedy};
 use serde::{Deserialize, Serialize};
 
+/// Bytes that are made ready ahead of the memory that is being filled.
+const AHEAD: usize = 64 << 20;
+const STEP: usize = 16 << 20;
+
 /// Kind of memory to request.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(default)]
@@ -145,21 +149,22 @@ impl Memory {
     /// Says that a slot will be filled soon.
     pub(crate) fn is_claimed(&self, slot: usize) {
         self.claimed.fetch_max(slot + 1, Ordering::Relaxed);
-        // The first one is needed at once. The others only when the one before is filled: otherwise clearing their memory
+        // The first one is needed at once. The others only as the one before is filled: otherwise clearing their memory
         // would delay it.
         if slot == 0 {
-            self.want(1);
+            self.want(self.locking.slot_bytes);
         }
     }
 
-    /// Says that a slot is being filled: the next one is needed after it.
-    pub(crate) fn is_filled(&self, slot: usize) {
-        self.want(slot + 2);
+    /// Says that the memory before `end` is being filled: what follows is needed soon.
+    pub(crate) fn is_filled(&self, end: usize) {
+        // In steps, because the thread that makes it ready is woken for each.
+        self.want((end + AHEAD).next_multiple_of(STEP));
     }
 
-    fn want(&self, slots: usize) {
-        let slots = slots.min(self.claimed.load(Ordering::Relaxed));
-        self.supply.want(slots * self.locking.slot_bytes);
+    fn want(&self, end: usize) {
+        let claimed = self.claimed.load(Ordering::Relaxed) * self.locking.slot_bytes;
+        self.supply.want(end.min(claimed));
     }
 
     /// Waits until the memory before `end` is ready.
@@ -331,6 +336,24 @@ mod tests {
     fn more_memory_than_there_are_addresses_for_is_an_error() {
         let error = Memory::new(1, 1 << 60, &MemoryOptions::default()).unwrap_err();
         assert!(error.to_string().contains("fewer slots"), "{error}");
+    }
+
+    #[test]
+    fn the_next_slot_takes_memory_only_as_the_one_before_is_filled() {
+        const LARGE: usize = 2 * AHEAD;
+        let memory = Memory::new(2, LARGE, &MemoryOptions::default()).unwrap();
+        memory.is_claimed(0);
+        memory.is_claimed(1);
+        memory.is_filled(SLOT);
+        memory.wait(LARGE).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert_eq!(memory.supply.ready(), LARGE);
+        memory.is_filled(LARGE - SLOT);
+        let begun = std::time::Instant::now();
+        while memory.supply.ready() < LARGE + AHEAD && begun.elapsed().as_secs() < 10 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert_eq!(memory.supply.ready(), LARGE + AHEAD);
     }
 
     // Miri does not support memory maps.

@@ -190,8 +190,9 @@ impl<P: Default> TaskLease<'_, P> {
     pub(crate) fn parts(&mut self) -> (&P, usize, Result<&mut [u8]>) {
         let content = self.content.as_deref().expect("held until the task is done");
         let piece = content.pieces[self.number].clone();
-        self.ring.memory.is_filled(self.slot);
-        let ready = self.ring.memory.wait(self.slot * self.ring.slot_bytes + piece.end);
+        let end = self.slot * self.ring.slot_bytes + piece.end;
+        self.ring.memory.is_filled(end);
+        let ready = self.ring.memory.wait(end);
         // SAFETY: `publish` checked that the piece lies in the slot and overlaps with no other; this lease is
         // the only one of its task, and the slot stays in `filling`, read by nobody, until it is given
         // back. The system fills new memory with zeros.
@@ -254,7 +255,6 @@ impl<P: Default> Lease<P> {
     /// # Errors
     /// If the system refuses the memory.
     pub(crate) fn wait(&self) -> Result<()> {
-        self.ring.memory.is_filled(self.slot);
         self.ring.memory.wait((self.slot + 1) * self.ring.slot_bytes)
     }
 

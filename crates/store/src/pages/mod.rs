@@ -32,10 +32,13 @@ use std::time::Duration;
 use crate::threads;
 pub use block::Block;
 pub use size::HUGE_PAGE;
-use size::Sizes;
+use size::{Pages, Sizes};
 
 /// Bytes that are made ready at a time. The threads that wait for memory go on after each such piece.
-const PIECE: usize = 16 << 20;
+const PIECE: usize = 8 << 20;
+
+/// No system that hsipack runs on has smaller pages.
+const PAGE: usize = 4096;
 
 /// One thread in so many cores makes memory ready. One cannot keep up with many that decode.
 const CORES: usize = 4;
@@ -202,7 +205,8 @@ impl Supply {
         }
     }
 
-    /// Waits until the memory before `end` is ready.
+    /// Waits until the memory before `end` is ready. Meanwhile, this thread makes wanted memory ready, too: it has nothing
+    /// else to do, and on a busy machine the other threads get only a part of a processor.
     ///
     /// # Errors
     /// If the system refuses the memory. It is asked again at the next call.
@@ -227,7 +231,13 @@ impl Supply {
             if shared.stopped.load(Ordering::Relaxed) {
                 return Err(io::ErrorKind::Interrupted.into());
             }
-            inner = shared.wait(inner);
+            inner = match inner.has_work(end) {
+                true => {
+                    shared.provide_piece(inner);
+                    shared.lock()
+                }
+                false => shared.wait(inner),
+            };
         }
     }
 
@@ -311,42 +321,48 @@ impl Shared {
 
     /// Makes the wanted memory ready, piece by piece.
     fn provide_wanted(&self) {
-        while !self.stopped.load(Ordering::Relaxed) {
-            let mut inner = self.lock();
-            let wanted = self.wanted.load(Ordering::Relaxed);
-            if !inner.has_work(wanted) {
-                return;
+        let mut has_more = true;
+        while has_more && !self.stopped.load(Ordering::Relaxed) {
+            has_more = self.provide_piece(self.lock());
+        }
+    }
+
+    /// Makes the next piece of the wanted memory ready. Returns whether there was one that the system did not refuse.
+    fn provide_piece(&self, mut inner: MutexGuard<'_, Inner>) -> bool {
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        if !inner.has_work(wanted) {
+            return false;
+        }
+        let piece = inner.missing.pop().unwrap_or_else(|| {
+            let start = inner.next;
+            // Whole huge pages, also where less is wanted.
+            let end = wanted.next_multiple_of(HUGE_PAGE).min(start + PIECE).min(self.bytes);
+            inner.next = end;
+            start..end
+        });
+        let pages = inner.sizes.next();
+        drop(inner);
+        let before = system::thread_time();
+        let touched = system::touch(self.start, piece.clone(), pages);
+        let took = system::thread_time().saturating_sub(before);
+        self.took.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        let mut inner = self.lock();
+        match touched {
+            Ok(()) => {
+                if inner.sizes.took(pages, piece.len(), took) {
+                    let note = "some huge pages: more of them would take longer to allocate than they save";
+                    inner.notes.push(note.to_owned());
+                }
+                inner.done.push(piece);
+                self.publish(inner);
+                true
             }
-            let piece = inner.missing.pop().unwrap_or_else(|| {
-                let start = inner.next;
-                // Whole huge pages, also where less is wanted.
-                let end = wanted.next_multiple_of(HUGE_PAGE).min(start + PIECE).min(self.bytes);
-                inner.next = end;
-                start..end
-            });
-            let pages = inner.sizes.next();
-            drop(inner);
-            let before = system::thread_time();
-            let touched = system::touch(self.start, piece.clone(), pages);
-            let took = system::thread_time().saturating_sub(before);
-            self.took.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
-            let mut inner = self.lock();
-            match touched {
-                Ok(()) => {
-                    if inner.sizes.took(pages, piece.len(), took) {
-                        let note = "some huge pages: more of them would take longer to allocate than they save";
-                        inner.notes.push(note.to_owned());
-                    }
-                    inner.done.push(piece);
-                    self.publish(inner);
-                }
-                Err(error) => {
-                    inner.missing.push(piece);
-                    (inner.refused, inner.refusals) = (Some(error.kind()), inner.refusals + 1);
-                    drop(inner);
-                    self.changed.notify_all();
-                    return;
-                }
+            Err(error) => {
+                inner.missing.push(piece);
+                (inner.refused, inner.refusals) = (Some(error.kind()), inner.refusals + 1);
+                drop(inner);
+                self.changed.notify_all();
+                false
             }
         }
     }
@@ -375,6 +391,16 @@ impl Inner {
     fn has_work(&self, wanted: usize) -> bool {
         self.refused.is_none() && (self.next < wanted || !self.missing.is_empty())
     }
+}
+
+/// Makes memory ready that is about to be filled: its whole pages. Their content is lost. This is quicker than providing
+/// page by page, when each is first written to. If the system refuses, it provides them then.
+pub(crate) fn provide(bytes: &mut [u8]) {
+    let before = bytes.as_ptr().align_offset(PAGE);
+    let Some(pages) = bytes.get_mut(before..).filter(|pages| pages.len() >= PAGE) else { return };
+    let len = pages.len() / PAGE * PAGE;
+    // The kind of pages that the memory has.
+    let _ = system::touch(NonNull::from(pages).cast(), 0..len, Pages::Huge);
 }
 
 /// Threads that may make memory ready at the same time.
@@ -429,6 +455,24 @@ mod tests {
             end = piece.end;
         }
         assert_eq!(end, BYTES);
+    }
+
+    #[test]
+    fn a_thread_that_waits_makes_memory_ready_itself() {
+        let supply = Supply::with(BYTES, false, None, 0).unwrap();
+        supply.wait(BYTES).unwrap();
+        assert_eq!(supply.ready(), BYTES);
+    }
+
+    #[test]
+    fn memory_of_any_place_and_length_can_be_provided() {
+        let mut bytes = vec![7; 3 * PAGE];
+        for (start, len) in [(0, 0), (1, 5), (PAGE - 1, 2), (3, PAGE), (5, 2 * PAGE + 9)] {
+            provide(&mut bytes[start..start + len]);
+            bytes[start..start + len].fill(8);
+        }
+        assert!(bytes.iter().all(|byte| [7, 8].contains(byte)));
+        assert_eq!(bytes[bytes.len() - 1], 7);
     }
 
     #[test]

@@ -13,8 +13,8 @@ use super::failure::Failure;
 use super::network;
 use super::retry::RetryClock;
 use super::url::Address;
-use crate::memory;
 use crate::throttle::Wire;
+use crate::{memory, pages};
 
 /// Distinguishes an object from earlier or later objects at the same URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,7 +187,13 @@ impl Object {
     ) -> (usize, Result<(), Failure>) {
         wire.ask().await;
         let options = GetOptions { range: Some(GetRange::Bounded(span)), ..GetOptions::default() };
-        let got = match self.client.objects.get_opts(&self.key, options).await {
+        let response = self.client.objects.get_opts(&self.key, options);
+        let provided = async {
+            // After other requests were sent, while the server has not answered yet.
+            tokio::task::yield_now().await;
+            pages::provide(out);
+        };
+        let got = match futures_util::future::join(response, provided).await.0 {
             Ok(got) => got,
             Err(error) => return (0, Err(Failure::from_library(&error))),
         };

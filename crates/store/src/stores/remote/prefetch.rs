@@ -498,7 +498,7 @@ impl QueueState {
     /// Maximum number of running requests when the request for a queued span starts.
     fn at_once(&self, key: SpanKey) -> usize {
         match &self.first {
-            First::OnItsWay(spans) if !spans.contains(&key) => self.pace.at_once() / 2,
+            First::OnItsWay(spans) if !spans.contains(&key) => (self.pace.at_once() / 4).max(2),
             _ => self.pace.at_once(),
         }
     }
