@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use hsipack_store::pages::Supply;
@@ -17,8 +17,9 @@ const ALIGN: usize = 64;
 const AHEAD: usize = 32 << 20;
 /// The same if keeping may take only a limited time: clearing more would hold up the next batches.
 const LITTLE_AHEAD: usize = 4 << 20;
-/// If keeping may take at least this long, it may also wait until memory is ready.
-const WAITS_FROM: Duration = Duration::from_millis(20);
+/// If keeping may take at least this long, more is made ready ahead, and keeping may also wait for it. While one thread
+/// waits, others that keep chunks wait, too.
+const WAITS_FROM: Duration = Duration::from_millis(100);
 /// ns that it takes to make a byte ready, before that was measured.
 const CLEARING: f64 = 0.35;
 /// If the system refuses even so few bytes of addresses, nothing is kept.
@@ -35,6 +36,15 @@ struct Entry {
     state: AtomicU64,
     /// Bytes of the chunk.
     len: AtomicU32,
+}
+
+/// Time that it took to keep a chunk.
+#[derive(Debug)]
+pub(super) struct KeepTime {
+    /// Copying it.
+    pub copied: Duration,
+    /// Waiting for memory, and for other threads that wait for memory.
+    pub waited: Duration,
 }
 
 /// See the module's documentation.
@@ -86,7 +96,7 @@ impl Arena {
     }
 
     /// Keeps a chunk, unless it is kept already or would make more than `budget` bytes. If keeping may take only a `left`
-    /// time and no memory is ready, the chunk is not kept. Returns how long it took to copy it, if this call kept it.
+    /// time and no memory is ready, the chunk is not kept. Returns how long it took, if this call kept it.
     pub(super) fn keep(
         &self,
         array: ArrayRef<'_>,
@@ -94,7 +104,8 @@ impl Arena {
         bytes: &[u8],
         budget: u64,
         remaining: Option<Duration>,
-    ) -> Option<Duration> {
+    ) -> Option<KeepTime> {
+        let begun = Instant::now();
         let (entry, len) = (self.entry(array, number), bytes.len() as u64);
         let Ok(short) = u32::try_from(bytes.len()) else { return None };
         if entry.state.load(Ordering::Relaxed) != EMPTY {
@@ -126,19 +137,27 @@ impl Arena {
         }
         entry.len.store(short, Ordering::Relaxed);
         entry.state.store(READY + start as u64, Ordering::Release);
-        Some(before.elapsed())
+        Some(KeepTime { copied: before.elapsed(), waited: before - begun })
     }
 
     /// Takes the next `len` bytes of the memory; returns where they begin.
     fn take(&self, len: usize, remaining: Option<Duration>) -> Option<usize> {
         let supply = self.supply.as_ref()?;
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits = remaining.is_none_or(|remaining| remaining >= WAITS_FROM);
+        let mut next = match self.next.try_lock() {
+            Ok(next) => next,
+            Err(TryLockError::Poisoned(next)) => next.into_inner(),
+            // Another thread may hold it while it waits for memory.
+            Err(TryLockError::WouldBlock) if !waits => return None,
+            Err(TryLockError::WouldBlock) => {
+                self.next.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+        };
         let (start, end) = (*next, next.checked_add(len)?.next_multiple_of(ALIGN));
         if end > supply.bytes() {
             return None;
         }
-        let waits = remaining.is_none_or(|remaining| remaining >= WAITS_FROM);
-        let ahead = if remaining.is_none() { AHEAD } else { LITTLE_AHEAD };
+        let ahead = if waits { AHEAD } else { LITTLE_AHEAD };
         let wanted = end.saturating_add(ahead).min(supply.bytes());
         let more = wanted.saturating_sub(supply.ready());
         if waits || remaining.is_some_and(|remaining| remaining >= self.clearing(more)) {

@@ -26,7 +26,7 @@ use crate::Result;
 use crate::dataset::Dataset;
 use crate::dataset::array::ArrayRef;
 use admission::Admission;
-use arena::Arena;
+use arena::{Arena, KeepTime};
 use rendezvous::{ChunksOf, Rendezvous};
 
 /// Data to keep in memory, in addition to the operating system's page cache.
@@ -214,11 +214,12 @@ impl Cache {
             }
             Memory::Shared(chunks) => {
                 let segment = chunks.rendezvous.segment();
-                segment.keep(chunks.array(array), number, decoded, self.budget)
+                let copied = segment.keep(chunks.array(array), number, decoded, self.budget);
+                copied.map(|copied| KeepTime { copied, waited: Duration::ZERO })
             }
         };
-        if let Some(took) = took {
-            self.admission.kept(decoded.len(), took);
+        if let Some(KeepTime { copied, waited }) = took {
+            self.admission.kept(decoded.len(), copied, waited);
         }
     }
 
@@ -237,9 +238,10 @@ impl Cache {
         }
     }
 
-    /// Records that so many bytes of decoded chunks came from the cache.
-    pub(crate) fn gave(&self, bytes: usize) {
-        self.admission.hit(bytes);
+    /// Records that so many bytes of decoded chunks came from the cache, and how long it took to copy them, if that was
+    /// measured.
+    pub(crate) fn gave(&self, bytes: usize, copied: Option<Duration>) {
+        self.admission.hit(bytes, copied);
     }
 
     /// Cost and gain of keeping chunks so far.

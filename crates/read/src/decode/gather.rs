@@ -146,7 +146,7 @@ impl Gather<'_> {
         scratch.meter.chunks += chunks as u64;
         scratch.meter.cached_chunks += chunks as u64;
         if let Kept::Cached(cache) = self.kept {
-            cache.gave(chunks * self.array.chunks.chunk_bytes());
+            cache.gave(chunks * self.array.chunks.chunk_bytes(), None);
         }
         copied
     }

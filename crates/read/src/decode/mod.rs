@@ -232,8 +232,11 @@ impl Decoder<'_> {
         if let Some(cache) = self.cache {
             if let Some(decoded) = cache.decoded(array, number) {
                 scratch.meter.cached_chunks += 1;
-                cache.gave(decoded.len());
+                let before = Instant::now();
                 put(decoded, out);
+                // Converting values is no part of copying them.
+                let copied = conversion.is_none().then(|| before.elapsed());
+                cache.gave(decoded.len(), copied);
                 return Ok(());
             }
             if let Some(stored) = cache.stored(array, number) {
@@ -411,7 +414,7 @@ impl Chunks for CubeChunks<'_, '_> {
             None => {
                 let cache = self.decoder.cache?;
                 let decoded = cache.decoded(self.array, number)?;
-                cache.gave(decoded.len());
+                cache.gave(decoded.len(), None);
                 decoded
             }
         };

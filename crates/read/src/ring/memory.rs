@@ -13,7 +13,7 @@ use crate::{Error, Result};
 use hsipack_format::{Opt, remedy};
 use serde::{Deserialize, Serialize};
 
-/// Bytes that are made ready ahead of the memory that is being filled.
+/// Bytes that are made ready ahead of the memory that is being filled, but at most a quarter of a slot.
 const AHEAD: usize = 64 << 20;
 const STEP: usize = 16 << 20;
 
@@ -159,7 +159,8 @@ impl Memory {
     /// Says that the memory before `end` is being filled: what follows is needed soon.
     pub(crate) fn is_filled(&self, end: usize) {
         // In steps, because the thread that makes it ready is woken for each.
-        self.want((end + AHEAD).next_multiple_of(STEP));
+        let ahead = AHEAD.min(self.locking.slot_bytes / 4);
+        self.want((end + ahead).next_multiple_of(STEP));
     }
 
     fn want(&self, end: usize) {
@@ -350,10 +351,10 @@ mod tests {
         assert_eq!(memory.supply.ready(), LARGE);
         memory.is_filled(LARGE - SLOT);
         let begun = std::time::Instant::now();
-        while memory.supply.ready() < LARGE + AHEAD && begun.elapsed().as_secs() < 10 {
+        while memory.supply.ready() < LARGE + AHEAD / 2 && begun.elapsed().as_secs() < 10 {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        assert_eq!(memory.supply.ready(), LARGE + AHEAD);
+        assert_eq!(memory.supply.ready(), LARGE + AHEAD / 2);
     }
 
     // Miri does not support memory maps.
