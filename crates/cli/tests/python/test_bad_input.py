@@ -542,13 +542,13 @@ def test_files_that_claim_to_be_huge(name: str, hsipack: Hsipack, tmp_path: Path
 
 
 def test_a_large_cube_needs_little_memory(hsipack: Hsipack, tmp_path: Path) -> None:
-    """A BSQ scene of 600 MB, mostly a hole in the file, with 512 MiB of address space."""
-    rows, columns, bands = 1500, 1000, 100
+    """A BSQ scene of 300 MB, mostly a hole in the file, with 256 MiB of address space."""
+    rows, columns, bands = 750, 1000, 100
     cube = np.zeros((1, 1, 1), np.float32)
     data = write_envi(tmp_path / "cube.hdr", cube, "bsq", lines=rows, samples=columns, bands=bands)
     with data.open("wb") as file:
         file.truncate(rows * columns * bands * 4)
-        file.seek(((37 * rows) + 1234) * columns * 4 + 567 * 4)
+        file.seek(((37 * rows) + 617) * columns * 4 + 567 * 4)
         file.write(struct.pack("<f", 0.5))
     out = tmp_path / "out"
     done = hsipack.run(
@@ -559,8 +559,8 @@ def test_a_large_cube_needs_little_memory(hsipack: Hsipack, tmp_path: Path) -> N
         "--threads",
         2,
         "--buffer-size",
-        "64MB",
-        memory=1 << 29,
+        "32MB",
+        memory=1 << 28,
         timeout=300,
     )
     assert done.returncode == 0, done.stderr

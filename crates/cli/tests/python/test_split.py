@@ -530,10 +530,10 @@ def large(hsipack: Hsipack, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset that is large enough that there is time to kill a process."""
     folder = tmp_path_factory.mktemp("large")
     (folder / "in").mkdir()
-    for number in range(40):
+    for number in range(20):
         np.save(folder / f"in/c{number}.npy", np.zeros((200, 200, 2), np.uint8))
     np.save(folder / "gt.npy", (np.arange(40000).reshape(200, 200) // 7 % 5).astype(np.uint8))
-    options = ["--mask", f"gt={folder}/gt.npy", "--shard-size", 8 * 200 * 200 * 2 * 2]
+    options = ["--mask", f"gt={folder}/gt.npy", "--shard-size", 4 * 200 * 200 * 2 * 2]
     hsipack.convert(folder / "in", *options, out=folder / "d")
     return folder / "d"
 
