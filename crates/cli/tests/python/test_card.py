@@ -217,7 +217,7 @@ def test_targets_and_further_images_are_listed(hsipack: Hsipack, folder: Path) -
     assets = item.to_dict()["assets"]
     # Pixels of a quarter of the rows and columns are four times as wide and high.
     with rasterio.open(folder / "scans/s0.tif") as scan:
-        scaled = scan.transform * scan.transform.scale(4)
+        scaled = scan.transform @ scan.transform.scale(4)
     assert assets["image_thermal"]["proj:shape"] == [ROWS // 4, COLUMNS // 4]
     assert assets["image_thermal"]["proj:transform"] == list(scaled)[:6]
     assert "proj:transform" not in assets["target_height"]

@@ -119,7 +119,7 @@ def test_odd_but_valid_features_are_drawn(hsipack: Hsipack, tmp_path: Path) -> N
 
 
 def test_many_vertices_take_bounded_memory(hsipack: Hsipack, tmp_path: Path) -> None:
-    """100,000 vertices with 256 MiB of address space, half of which the program takes without
+    """100,000 vertices with 192 MiB of address space, 120 of which the program takes without
     them."""
     cube = write_cube(tmp_path / "c.tif")
     random = np.random.default_rng(0)
@@ -131,7 +131,7 @@ def test_many_vertices_take_bounded_memory(hsipack: Hsipack, tmp_path: Path) -> 
         tmp_path / "g.geojson", [{"type": "Polygon", "coordinates": [[*ring, ring[0]]]}], [1]
     )
     words = ["convert", cube, "--mask", f"k={labels}::kind", "--threads", 2, "-o", tmp_path / "out"]
-    done = hsipack.run(*words, memory=1 << 28)
+    done = hsipack.run(*words, memory=192 << 20)
     assert done.returncode == 0, done.stderr
 
 
