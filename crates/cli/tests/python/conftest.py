@@ -1,6 +1,7 @@
 """Shared by the tests: the command under test, and the real cubes if they are available."""
 
 import os
+from bisect import bisect_left
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,17 @@ def hsipack() -> Hsipack:
     if not binary.is_file():
         pytest.fail(f"{binary} is missing; run `cargo build -p hsipack-cli` or set HSIPACK")
     return Hsipack(binary.resolve())
+
+
+@pytest.fixture(scope="session")
+def least_memory(hsipack: Hsipack) -> int:
+    """The smallest address space, in bytes, with which the program starts. With less, the system
+    ends the process before any of our code runs. Most of it is the program's code."""
+    sizes = range(16, 500)
+    first = bisect_left(
+        sizes, True, key=lambda some: bool(hsipack.run("-V", memory=some << 20).stdout)
+    )
+    return sizes[first] << 20
 
 
 @pytest.fixture(scope="session")

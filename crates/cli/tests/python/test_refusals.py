@@ -12,7 +12,6 @@ import subprocess
 import tempfile
 import threading
 import time
-from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -320,20 +319,9 @@ def test_little_address_space_is_an_error_that_names_the_limit(
     assert tree(large) == before
 
 
-@pytest.fixture(scope="module")
-def least(hsipack: Hsipack) -> int:
-    """The smallest address space, in MiB, with which the program starts. With less, the system ends
-    the process before any of our code runs."""
-    sizes = range(16, 500)
-    first = bisect_left(
-        sizes, True, key=lambda some: bool(hsipack.run("-V", memory=some << 20).stdout)
-    )
-    return sizes[first]
-
-
 @pytest.mark.parametrize("command", ["convert", "preview", "validate", "export"])
 def test_no_limit_of_the_address_space_ends_a_command_by_a_signal(
-    hsipack: Hsipack, least: int, tmp_path: Path, command: str
+    hsipack: Hsipack, least_memory: int, tmp_path: Path, command: str
 ) -> None:
     """From the smallest limit with which the program starts up to sufficient ones, so that memory
     is refused at later and later places."""
@@ -344,6 +332,7 @@ def test_no_limit_of_the_address_space_ends_a_command_by_a_signal(
     enough = []
     # Every second limit until four in a row are sufficient, or all if HSIPACK_KILLS requests more.
     thorough = "HSIPACK_KILLS" in os.environ
+    least = least_memory >> 20
     for mebibytes in range(least, least + 66, 1 if thorough else 2):
         new = tmp_path / str(mebibytes)
         words = {
