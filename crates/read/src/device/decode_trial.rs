@@ -38,12 +38,20 @@ struct Trial<B: Backend> {
     locker: Option<Arc<dyn PageLocker>>,
     /// The bytes that are copied to the device: frames, the table of chunks, statuses.
     host: ManuallyDrop<Locked>,
-    /// The same on the device, the decoded frames, and the kernel's scratch memory.
-    memory: ManuallyDrop<[B::Memory; 3]>,
+    memory: ManuallyDrop<OnDevice<B>>,
     work: Decode,
     parts: Parts,
     /// The device no longer says what is done, so it keeps all memory for good.
     is_lost: bool,
+}
+
+/// Memory of the device.
+struct OnDevice<B: Backend> {
+    /// The same as on the host.
+    uploaded: B::Memory,
+    /// The decoded frames.
+    batch: B::Memory,
+    scratch: B::Memory,
 }
 
 /// Where parts of the memory begin.
@@ -143,11 +151,11 @@ impl<B: Backend> Trial<B> {
             to.copy_from_slice(&chunk.to_bytes());
         }
         let scratch = usize::try_from(work.scratch_bytes()).map_err(|_| too_large())?;
-        let memory = [
-            backend.allocate(bytes)?,
-            backend.allocate(parts.decoded.max(1))?,
-            backend.allocate(scratch.max(1))?,
-        ];
+        let memory = OnDevice {
+            uploaded: backend.allocate(bytes)?,
+            batch: backend.allocate(parts.decoded.max(1))?,
+            scratch: backend.allocate(scratch.max(1))?,
+        };
         let (host, memory) = (ManuallyDrop::new(host), ManuallyDrop::new(memory));
         let mut trial = Self { backend, locker, host, memory, work, parts, is_lost: false };
         trial.copy_bytes(bytes)?;
@@ -170,14 +178,14 @@ impl<B: Backend> Trial<B> {
     fn copy_bytes(&mut self, bytes: usize) -> Result<Duration> {
         let start = Instant::now();
         // SAFETY: both have so many bytes, nothing else uses them, and they stay until the copy is done, or for ever.
-        unsafe { self.backend.queue_copy(self.host.start(), self.memory[0].start(), bytes)? };
+        unsafe { self.backend.queue_copy(self.host.start(), self.memory.uploaded.start(), bytes)? };
         let copied = self.backend.copied();
         self.finish(copied)?;
         Ok(start.elapsed())
     }
 
     fn decode(&mut self, times: u32) -> Result<Duration> {
-        let [uploaded, batch, scratch] = &*self.memory;
+        let OnDevice { uploaded, batch, scratch } = &*self.memory;
         let at = |byte: usize| uploaded.start().wrapping_add(byte);
         let places = DecodePlaces {
             chunks: at(self.parts.table),
@@ -197,10 +205,9 @@ impl<B: Backend> Trial<B> {
         Ok(start.elapsed())
     }
 
-    /// Copies bytes of the device's memory with this number to the host.
-    fn answer(&mut self, memory: usize, from: usize, bytes: usize) -> Result<Locked> {
+    /// Copies bytes of the device's memory to the host.
+    fn answer(&mut self, from: *const u8, bytes: usize) -> Result<Locked> {
         let mut to = ManuallyDrop::new(Locked::new(bytes, self.locker.as_ref())?);
-        let from = self.memory[memory].start().wrapping_add(from);
         // SAFETY: both have so many bytes, and stay until the copy is done, or for ever.
         unsafe { self.backend.queue_answers(from, to.start(), bytes)? };
         let done = self.backend.decoded();
@@ -209,7 +216,7 @@ impl<B: Backend> Trial<B> {
     }
 
     fn has_decoded<'a>(&mut self, values: impl IntoIterator<Item = &'a [u8]>) -> Result<bool> {
-        let answer = self.answer(1, 0, self.parts.decoded)?;
+        let answer = self.answer(self.memory.batch.start(), self.parts.decoded)?;
         let mut decoded = &answer.memory[..self.parts.decoded];
         let mut values = values.into_iter();
         let are_same =
@@ -219,7 +226,8 @@ impl<B: Backend> Trial<B> {
 
     fn check(&mut self) -> Result<()> {
         let Parts { statuses, chunks, .. } = self.parts;
-        let statuses = self.answer(0, statuses, chunks * STATUS)?;
+        let statuses = self.memory.uploaded.start().wrapping_add(statuses);
+        let statuses = self.answer(statuses, chunks * STATUS)?;
         let (numbers, _) = statuses.memory[..chunks * STATUS].as_chunks::<STATUS>();
         let wrong = |number: &[u8; STATUS]| Status::of(u32::from_le_bytes(*number));
         match numbers.iter().map(wrong).find(|status| *status != Status::Sound) {
