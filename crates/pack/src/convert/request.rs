@@ -100,13 +100,13 @@ fn recipe(options: &ConvertOptions, values: &ValueOptions) -> Value {
     recipe
 }
 
-/// The key of the inputs in [`asked`]. All other keys, except that of the version, are names of options.
+/// The key of the inputs in [`requested`]. All other keys, except that of the version, are names of options.
 const INPUTS: &str = "inputs";
 const VERSION: &str = "version";
 
 /// Everything that decides the result of a command, by names of options. An unfinished conversion records it, so that
 /// [`differs`] can say what another command would have to change.
-pub(super) fn asked(options: &ConvertOptions) -> Value {
+pub(super) fn requested(options: &ConvertOptions) -> Value {
     let mut request = deciding(options);
     // There may be very many inputs.
     let inputs = checksums::sha256(json!(options.inputs).to_string().as_bytes());
@@ -128,7 +128,7 @@ pub(super) fn asked(options: &ConvertOptions) -> Value {
 }
 
 /// The error that a command, which asks for `ours`, cannot resume what another command began, which asked for `theirs`
-/// (see [`asked`]; older versions did not record it). `folder` is where the other conversion was begun.
+/// (see [`requested`]; older versions did not record it). `folder` is where the other conversion was begun.
 pub(super) fn differs(theirs: &Value, ours: &Value, folder: &Path) -> Error {
     let start_over = ", or delete the folder to start over";
     if let (Some(theirs), true) = (theirs[VERSION].as_str(), theirs[VERSION] != ours[VERSION]) {
@@ -169,7 +169,7 @@ struct Changes {
 
 impl Changes {
     fn between(theirs: &Map<String, Value>, ours: &Map<String, Value>) -> Self {
-        let defaults = asked(&ConvertOptions::new(Vec::new(), ""));
+        let defaults = requested(&ConvertOptions::new(Vec::new(), ""));
         let mut changes =
             Self { inputs: theirs.get(INPUTS) != ours.get(INPUTS), ..Self::default() };
         for (name, ours) in
@@ -261,7 +261,7 @@ mod tests {
     fn asking(set: impl FnOnce(&mut ConvertOptions)) -> Value {
         let mut options = ConvertOptions::new(vec!["a".to_owned()], "out");
         set(&mut options);
-        asked(&options)
+        requested(&options)
     }
 
     fn named() -> MaskOption {

@@ -181,10 +181,10 @@ fn convert_here(
     let Some(begun) = begin(options, progress, planned)? else {
         return Ok(complete(output, start));
     };
-    let Work { plan, base, record, asked, identity, append, claim, .. } = begun;
+    let Work { plan, base, record, requested, identity, append, claim, .. } = begun;
     let base = base.as_ref();
     let fingerprint = base.as_ref().map(|base| base.fingerprint());
-    let about = About { plan: &identity, append, asked: &asked, base: fingerprint };
+    let about = About { plan: &identity, append, requested: &requested, base: fingerprint };
     let staging = Staging::open(claim, about, engine::shards(&plan))?;
     let result = engine::run(&plan, resources, &staging, base, progress).and_then(|outcome| {
         write_metadata(&plan, &staging, base, &record, &outcome).map(|()| outcome)
@@ -208,7 +208,7 @@ pub(super) struct Work {
     pub base: Option<Dataset>,
     pub record: CommandRecord,
     /// The request of the command.
-    pub asked: Value,
+    pub requested: Value,
     /// Identifies the work.
     pub identity: String,
     pub append: bool,
@@ -226,7 +226,7 @@ pub(super) fn begin(
 ) -> Result<Option<Work>> {
     options.check()?;
     let options = options.with_classes()?;
-    let (request, asked) = (request::identity(&options), request::asked(&options));
+    let (request, requested) = (request::identity(&options), request::requested(&options));
     check_output(&options.output, options.mode)?;
     // From here on, no other process changes the existing dataset.
     let claim = Claim::of(&options.output)?;
@@ -242,7 +242,7 @@ pub(super) fn begin(
     planned(&plan);
     let identity = identity(&request, &plan, base.as_ref());
     let record = CommandRecord::new(request, &options, &plan.values);
-    Ok(Some(Work { plan, options, base, record, asked, identity, append, claim }))
+    Ok(Some(Work { plan, options, base, record, requested, identity, append, claim }))
 }
 
 /// Whether the command that `request` identifies made the dataset at `output`.
@@ -363,8 +363,8 @@ pub(super) fn write_metadata(
         let geo = shared_geo::of_planned(plan, stack, base)?;
         let all = match base.and_then(|base| Some((base, base.stack(&stack.name)?))) {
             Some((base, old)) => {
-                let left = old.geo_arrays.iter().filter(|_| geo.is_none());
-                dropped.extend(left.map(|array| PathBuf::from(&stack.name).join(array)));
+                let unused = old.geo_arrays.iter().filter(|_| geo.is_none());
+                dropped.extend(unused.map(|array| PathBuf::from(&stack.name).join(array)));
                 appended_stats(plan, base, old, stats)?
             }
             None => stats.clone(),
@@ -373,10 +373,10 @@ pub(super) fn write_metadata(
         files.add_stack(stack, &plan.values, len, &all, geo.as_ref());
     }
     let old = base.map(Dataset::samples);
-    let there = old.map_or(0, Samples::len);
-    let new = new_samples(plan, outcome, there);
+    let existing = old.map_or(0, Samples::len);
+    let new = new_samples(plan, outcome, existing);
     files.add_samples(old, new)?;
-    let count = there + plan.samples.len();
+    let count = existing + plan.samples.len();
     let CommandRecord { request, command, recipe } = record;
     let (now, recipe) = (metadata::now(), recipe.clone());
     let root = match base {
@@ -408,9 +408,9 @@ fn appended_stats(
     new: &StackStats,
 ) -> Result<StackStats> {
     let mut all = StackStats::of(old.image.meta()).map_err(|error| error.at(old.image.folder()))?;
-    let place = base.stacks().iter().position(|stack| stack.name == old.name);
-    let there = place.into_iter().flat_map(|stack| base.samples().ids_in(stack));
-    let splits = there.filter_map(|id| base.samples().splits().get(id));
+    let number = base.stacks().iter().position(|stack| stack.name == old.name);
+    let ids = number.into_iter().flat_map(|stack| base.samples().ids_in(stack));
+    let splits = ids.filter_map(|id| base.samples().splits().get(id));
     let mut unknown: BTreeSet<&str> = splits.map(String::as_str).collect();
     unknown.retain(|split| !all.splits.contains_key(*split));
     all.merge(new);
@@ -423,11 +423,11 @@ fn new_samples<'a>(
     outcome: &'a Outcome,
     first: usize,
 ) -> impl Iterator<Item = Sample> + 'a {
-    plan.samples.iter().zip(&outcome.samples).enumerate().map(move |(place, (sample, record))| {
+    plan.samples.iter().zip(&outcome.samples).enumerate().map(move |(number, (sample, record))| {
         let mut columns = sample.columns.clone();
         let (split, group) = (sample.split(), sample.group());
-        for known in ["name", "split", "group"] {
-            columns.shift_remove(known);
+        for field in ["name", "split", "group"] {
+            columns.shift_remove(field);
         }
         let label = columns.shift_remove("label");
         let info = sample.description.shared();
@@ -435,7 +435,7 @@ fn new_samples<'a>(
         let values = &plan.values;
         let applied = !scaling.is_none() && !values.raw_values;
         Sample {
-            id: first + place,
+            id: first + number,
             name: sample.name.clone(),
             stack: plan.stacks[sample.stack].name.clone(),
             index: sample.index,
@@ -558,8 +558,8 @@ fn rewritten(plan: &Plan, base: &Dataset) -> u64 {
     });
     let part_full = arrays.flatten().filter_map(|array| {
         let per_shard = array.grid().samples_per_shard();
-        let (full, rest) = (array.len() / per_shard, array.len() % per_shard);
-        (rest > 0).then(|| array.shard(full).map_or(0, |shard| shard.len()))
+        let (full, remainder) = (array.len() / per_shard, array.len() % per_shard);
+        (remainder > 0).then(|| array.shard(full).map_or(0, |shard| shard.len()))
     });
     part_full.sum()
 }
@@ -571,15 +571,15 @@ fn worst(plan: &Plan, outcome: &Outcome) -> Option<WorstError> {
         let all = all.map(|(sample, record)| (sample, error(record)));
         all.reduce(|worst, next| if next.1.1 > worst.1.1 { next } else { worst })
     };
-    let place = |(sample, (band, _)): (&PlannedSample, (usize, f64))| {
+    let location = |(sample, (band, _)): (&PlannedSample, (usize, f64))| {
         let wavelength = plan.stacks[sample.stack].wavelength.as_ref().map(|nm| nm[band]);
         let band = sample.description.bands.as_ref().map_or(band, |bands| bands[band]);
         (sample.input.text(), band, wavelength)
     };
     let relative = greatest(|record| record.relative)?;
     let absolute = greatest(|record| record.absolute)?;
-    let (file, band, wavelength) = place(relative);
-    let (absolute_file, absolute_band, absolute_wavelength) = place(absolute);
+    let (file, band, wavelength) = location(relative);
+    let (absolute_file, absolute_band, absolute_wavelength) = location(absolute);
     Some(WorstError {
         file,
         band,

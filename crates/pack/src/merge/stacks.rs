@@ -67,12 +67,12 @@ pub(super) fn merged(
     parts
         .into_iter()
         .map(|(name, parts)| {
-            let own = parts
+            let sources = parts
                 .iter()
                 .filter_map(|part| Some((&datasets[*part], datasets[*part].stack(name)?)));
-            let own: Vec<(&Dataset, &Stack)> = own.collect();
-            let (planned, values) = planned(&own, &masks, &companions, options, notes)?;
-            let (stats, geo) = (stats(&own, options, notes)?, geo(&own)?);
+            let sources: Vec<(&Dataset, &Stack)> = sources.collect();
+            let (planned, values) = planned(&sources, &masks, &companions, options, notes)?;
+            let (stats, geo) = (stats(&sources, options, notes)?, geo(&sources)?);
             Ok(MergedStack { planned, values, stats, geo, parts })
         })
         .collect()
@@ -80,9 +80,9 @@ pub(super) fn merged(
 
 /// Refuses datasets whose values mean different things.
 fn check_meaning(datasets: &[Dataset]) -> Result<()> {
-    let known = datasets.iter().filter_map(|dataset| Some((dataset, values_of(dataset)?)));
-    let known: Vec<(&Dataset, ValueOptions)> = known.collect();
-    let Some(((first, ours), others)) = known.split_first() else { return Ok(()) };
+    let values = datasets.iter().filter_map(|dataset| Some((dataset, values_of(dataset)?)));
+    let values: Vec<(&Dataset, ValueOptions)> = values.collect();
+    let Some(((first, ours), others)) = values.split_first() else { return Ok(()) };
     for (dataset, theirs) in others {
         let what = if theirs.normalize != ours.normalize {
             format!("normalisation {}, but those of {{}} with {}", theirs.normalize, ours.normalize)
@@ -100,12 +100,12 @@ fn check_meaning(datasets: &[Dataset]) -> Result<()> {
     Ok(())
 }
 
-fn differs(what: &str, one: &Stack, other: &Stack, values: [String; 2]) -> Error {
+fn differs(what: &str, first: &Stack, other: &Stack, values: [String; 2]) -> Error {
     let [ours, theirs] = values;
     Error::conflict(format!(
         "{what} of {} is {theirs}, but {ours} in {}",
         other.name,
-        one.image.folder().display()
+        first.image.folder().display()
     ))
     .at(other.image.folder())
     .with_remedy("pack one of the datasets again with the options of the other")
@@ -113,18 +113,18 @@ fn differs(what: &str, one: &Stack, other: &Stack, values: [String; 2]) -> Error
 
 /// The layout and meaning of a merged stack.
 fn planned(
-    own: &[(&Dataset, &Stack)],
+    sources: &[(&Dataset, &Stack)],
     masks: &Masks,
     companions: &Companions,
     options: &MergeOptions,
     notes: &mut Vec<String>,
 ) -> Result<(PlannedStack, ValueOptions)> {
-    let first = own[0].1;
+    let first = sources[0].1;
     let (image, mut wavelength, mut fwhm) =
         (&first.image, first.wavelength.clone(), first.fwhm.clone());
     let band_notes = image.meta().band_notes();
     let mut keep_bits = band_notes.keep_bits;
-    for (_, stack) in own {
+    for (_, stack) in sources {
         let other = &stack.image;
         for ((what, ours), (_, theirs)) in layout(image).into_iter().zip(layout(other)) {
             if ours != theirs {
@@ -151,7 +151,7 @@ fn planned(
         }
         keep_bits = keep_bits.filter(|bits| theirs.keep_bits == Some(*bits));
     }
-    let per_shard = own.iter().map(|(_, stack)| stack.image.grid().samples_per_shard());
+    let per_shard = sources.iter().map(|(_, stack)| stack.image.grid().samples_per_shard());
     let grid = Grid::new(image.shape(), image.grid().tile(), per_shard.max().unwrap_or(1))?;
     let grid = grid.in_band_groups(image.grid().band_group())?;
     let planned = PlannedStack {
@@ -164,14 +164,14 @@ fn planned(
         offset: image.add_offset(),
         missing: image.meta().missing(),
         unit: image.meta().unit().filter(|unit| {
-            own.iter().all(|(_, stack)| stack.image.meta().unit().as_ref() == Some(unit))
+            sources.iter().all(|(_, stack)| stack.image.meta().unit().as_ref() == Some(unit))
         }),
         wavelength,
         fwhm,
         good_bands: band_notes.good_bands,
         band_names: band_notes.band_names,
-        masks: masks.planned(own, &grid)?,
-        companions: companions.planned(own, &grid)?,
+        masks: masks.planned(sources, &grid)?,
+        companions: companions.planned(sources, &grid)?,
     };
     let values = ValueOptions {
         dtype: packed_type(image)?,
@@ -251,14 +251,14 @@ fn check_wavelengths(first: &Stack, stack: &Stack, tolerance: f64) -> Result<()>
 
 /// Statistics of all samples. A split gets none if some of its samples have none.
 fn stats(
-    own: &[(&Dataset, &Stack)],
+    sources: &[(&Dataset, &Stack)],
     options: &MergeOptions,
     notes: &mut Vec<String>,
 ) -> Result<StackStats> {
     let splits_are_datasets = options.column.as_deref() == Some("split");
     let mut all: Option<StackStats> = None;
     let mut unknown = BTreeSet::new();
-    for (dataset, stack) in own {
+    for (dataset, stack) in sources {
         let of = StackStats::of(stack.image.meta());
         let mut stats = of.map_err(|error| error.at(stack.image.folder()))?;
         if splits_are_datasets {
@@ -281,14 +281,14 @@ fn stats(
         unknown.clear();
         notes.push(format!(
             "{}: there are more than {MOST_SPLITS} splits, so no statistics of splits are recorded",
-            own[0].1.name
+            sources[0].1.name
         ));
     }
     if !unknown.is_empty() {
         let names: Vec<&str> = unknown.iter().take(5).map(String::as_str).collect();
         notes.push(format!(
             "{}: no statistics are recorded of the splits {}{}, because a merged dataset has none of them",
-            own[0].1.name,
+            sources[0].1.name,
             names.join(", "),
             if unknown.len() > names.len() { ", …" } else { "" }
         ));
@@ -297,8 +297,8 @@ fn stats(
 }
 
 /// The georeferencing that all parts share.
-fn geo(own: &[(&Dataset, &Stack)]) -> Result<Option<Geo>> {
-    let mut all = own.iter().map(|(dataset, stack)| shared_geo::recorded(dataset, stack));
+fn geo(sources: &[(&Dataset, &Stack)]) -> Result<Option<Geo>> {
+    let mut all = sources.iter().map(|(dataset, stack)| shared_geo::recorded(dataset, stack));
     let first = all.next().transpose()?.flatten();
     let same = all.map(|geo| Ok(geo? == first)).collect::<Result<Vec<bool>>>()?;
     Ok(first.filter(|_| same.iter().all(|is_same| *is_same)))
@@ -316,7 +316,7 @@ impl Masks {
         let stacks = datasets.iter().flat_map(Dataset::stacks);
         for mask in stacks.flat_map(|stack| &stack.masks) {
             let meaning = mask.meta().mask_meaning();
-            let own = PlannedMask {
+            let next = PlannedMask {
                 name: mask.name().to_owned(),
                 dtype: mask.meta().dtype,
                 grid: *mask.grid(),
@@ -326,23 +326,24 @@ impl Masks {
                 class_colors: meaning.class_colors,
                 made: meaning.made,
             };
-            let Some(known) = all.get_mut(mask.name()) else {
-                all.insert(mask.name().to_owned(), own);
+            let Some(mask_of_all) = all.get_mut(mask.name()) else {
+                all.insert(mask.name().to_owned(), next);
                 continue;
             };
-            if known.layers != own.layers {
+            if mask_of_all.layers != next.layers {
                 return Err(Error::conflict(format!(
                     "mask {} has the layers {:?} here, but {:?} in another stack or dataset",
-                    own.name, own.layers, known.layers
+                    next.name, next.layers, mask_of_all.layers
                 ))
                 .at(mask.folder())
                 .with_remedy("pack one of the datasets again with the layers of the other"));
             }
-            let names = classes::together(&own.name, known.class_names.take(), own.class_names);
-            known.class_names = names.map_err(|error| error.at(mask.folder()))?;
-            classes::colors_together(&mut known.class_colors, &own.class_colors);
-            known.made = known.made.take().or(own.made);
-            known.dtype = mask::wider(known.dtype, own.dtype);
+            let names =
+                classes::together(&next.name, mask_of_all.class_names.take(), next.class_names);
+            mask_of_all.class_names = names.map_err(|error| error.at(mask.folder()))?;
+            classes::colors_together(&mut mask_of_all.class_colors, &next.class_colors);
+            mask_of_all.made = mask_of_all.made.take().or(next.made);
+            mask_of_all.dtype = mask::wider(mask_of_all.dtype, next.dtype);
         }
         let mut all: Vec<PlannedMask> = all.into_values().collect();
         for mask in &mut all {
@@ -352,13 +353,13 @@ impl Masks {
     }
 
     /// The masks of a stack whose images have the grid `image`.
-    fn planned(&self, own: &[(&Dataset, &Stack)], image: &Grid) -> Result<Vec<PlannedMask>> {
+    fn planned(&self, sources: &[(&Dataset, &Stack)], image: &Grid) -> Result<Vec<PlannedMask>> {
         let flat = CubeShape { bands: 1, ..image.shape() };
         let masks = self.all.iter().map(|mask| {
-            let there = own.iter().find_map(|(_, stack)| stack.mask(&mask.name));
-            let tile = there.map_or_else(|| masks::tile(flat), |there| there.grid().tile());
+            let stored = sources.iter().find_map(|(_, stack)| stack.mask(&mask.name));
+            let tile = stored.map_or_else(|| masks::tile(flat), |array| array.grid().tile());
             let grid = Grid::new(flat, tile, image.samples_per_shard())?;
-            let codec = there.map(codec).transpose()?.unwrap_or(mask.codec);
+            let codec = stored.map(codec).transpose()?.unwrap_or(mask.codec);
             Ok(PlannedMask { grid, codec, ..mask.clone() })
         });
         masks.collect()
@@ -423,7 +424,11 @@ impl Companions {
     }
 
     /// The companions of a stack whose images have the grid `image`.
-    fn planned(&self, own: &[(&Dataset, &Stack)], image: &Grid) -> Result<Vec<PlannedCompanion>> {
+    fn planned(
+        &self,
+        sources: &[(&Dataset, &Stack)],
+        image: &Grid,
+    ) -> Result<Vec<PlannedCompanion>> {
         let companions = self.all.iter().map(|companion| {
             let (name, ratio) = (&companion.name, companion.meaning.ratio);
             let length = |length: usize| {
@@ -440,7 +445,7 @@ impl Companions {
                 columns: length(image.shape().columns)?,
                 bands: companion.grid.shape().bands,
             };
-            let all = own.iter().filter_map(|(_, stack)| stack.companion(name));
+            let all = sources.iter().filter_map(|(_, stack)| stack.companion(name));
             let Some(first) = all.clone().next() else {
                 // No part of the stack has it, so all its values are missing.
                 let tile = Tile::slab(shape, companion.dtype.size(), TARGET_CHUNK);

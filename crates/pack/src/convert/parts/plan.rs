@@ -75,9 +75,9 @@ fn plan_here(
         already_complete: true,
     };
     let Some(work) = run::begin(options, progress, planned)? else { return Ok(report) };
-    let Work { plan, options, base, record, asked: requested, identity, append, claim } = work;
+    let Work { plan, options, base, record, requested, identity, append, claim } = work;
     let fingerprint = base.as_ref().map(|base| base.fingerprint());
-    let about = About { plan: &identity, append, asked: &requested, base: fingerprint };
+    let about = About { plan: &identity, append, requested: &requested, base: fingerprint };
     let staging = Staging::open(claim, about, engine::shards(&plan))?;
     let folder = is_relative(&plan, &options).then(std::env::current_dir).transpose();
     let folder = folder

@@ -189,9 +189,9 @@ impl<'a> Planner<'a> {
         self.note_references(&input);
         self.names.insert(name.clone());
         let (description, own) = self.descriptions.share(info, bands);
-        let place = self.plan.samples.len();
+        let number = self.plan.samples.len();
         let index = self.plan.stacks[stack].existing + self.plan.stacks[stack].samples.len();
-        self.plan.stacks[stack].samples.push(place);
+        self.plan.stacks[stack].samples.push(number);
         self.plan.samples.push(PlannedSample {
             input,
             name,
@@ -230,8 +230,8 @@ impl<'a> Planner<'a> {
             self.by_shape.remove(&shape);
             self.by_shape
                 .values_mut()
-                .filter(|place| **place > stack)
-                .for_each(|place| *place -= 1);
+                .filter(|number| **number > stack)
+                .for_each(|number| *number -= 1);
         }
     }
 
@@ -281,8 +281,8 @@ impl<'a> Planner<'a> {
         bands: &Option<Vec<usize>>,
     ) -> Result<usize> {
         let wavelength = pick(&info.wavelength, bands);
-        let place = match self.by_shape.get(&shape) {
-            Some(place) => *place,
+        let number = match self.by_shape.get(&shape) {
+            Some(number) => *number,
             None => {
                 let stack = self.new_stack(shape, info, bands)?;
                 self.plan.stacks.push(stack);
@@ -290,7 +290,7 @@ impl<'a> Planner<'a> {
                 self.plan.stacks.len() - 1
             }
         };
-        let stack = &mut self.plan.stacks[place];
+        let stack = &mut self.plan.stacks[number];
         let file = &info.files[0];
         let text = file.display().to_string();
         match (&stack.wavelength, &wavelength) {
@@ -349,7 +349,7 @@ impl<'a> Planner<'a> {
             );
             self.cube_notes.add(&text, &note, &mut self.plan.notes);
         }
-        Ok(place)
+        Ok(number)
     }
 
     /// The unit of the packed values of a cube.
@@ -596,13 +596,13 @@ impl<'a> Planner<'a> {
     /// # Errors
     /// If these are too many, or a dataset to which cubes are appended has other layers.
     fn share_layers(&mut self) -> Result<()> {
-        for (place, group) in self.plan.masks.iter().enumerate() {
+        for (number, group) in self.plan.masks.iter().enumerate() {
             if !group.is_by_class() {
                 continue;
             }
             let mut all = Vec::new();
             for stack in &self.plan.stacks {
-                all = together(&group.name, &all, &stack.masks[place].layers, false)?;
+                all = together(&group.name, &all, &stack.masks[number].layers, false)?;
             }
             if all.is_empty() {
                 let (_, pattern) = &group.patterns[0];
@@ -613,12 +613,12 @@ impl<'a> Planner<'a> {
                 .with_remedy(remedy!["correct the pattern of ", Opt::Mask]));
             }
             for stack in &mut self.plan.stacks {
-                let mask = &mut stack.masks[place];
+                let mask = &mut stack.masks[number];
                 if stack.existing > 0 {
                     continue;
                 }
                 mask.layers = together(&group.name, &mask.layers, &all, false)?;
-                mask.layers.sort_by_key(|layer| all.iter().position(|known| known == layer));
+                mask.layers.sort_by_key(|layer| all.iter().position(|other| other == layer));
                 let least = mask::dtype_for(mask::all_layers(all.len()));
                 mask.dtype = mask::wider(mask.dtype, least);
             }
@@ -668,16 +668,16 @@ impl<'a> Planner<'a> {
     /// unseen patients.
     fn note_groups(&mut self) {
         let mut splits: BTreeMap<Cow<'_, str>, BTreeSet<Cow<'_, str>>> = BTreeMap::new();
-        let there = self.base.into_iter().flat_map(|base| {
+        let stored = self.base.into_iter().flat_map(|base| {
             let samples = base.samples();
             let of = move |id| Some((samples.groups().get(id)?, samples.splits().get(id)?));
             (0..samples.len()).filter_map(of)
         });
-        let there = there
+        let stored = stored
             .map(|(group, split)| (Cow::Borrowed(group.as_str()), Cow::Borrowed(split.as_str())));
         let both = |sample: &PlannedSample| Some((sample.group()?.into(), sample.split()?.into()));
         let new = self.plan.samples.iter().filter_map(both);
-        for (group, split) in there.chain(new) {
+        for (group, split) in stored.chain(new) {
             splits.entry(group).or_default().insert(split);
         }
         let mut divided = splits.iter().filter(|(_, splits)| splits.len() > 1);
@@ -744,8 +744,8 @@ fn widen_masks(stacks: &mut [PlannedStack]) -> Result<()> {
 fn share_colors(stacks: &mut [PlannedStack]) {
     let mut all: BTreeMap<String, Vec<Option<Color>>> = BTreeMap::new();
     for mask in stacks.iter().flat_map(|stack| &stack.masks) {
-        let known = all.entry(mask.name.clone()).or_default();
-        classes::colors_together(known, &mask.class_colors);
+        let colors = all.entry(mask.name.clone()).or_default();
+        classes::colors_together(colors, &mask.class_colors);
     }
     for mask in stacks.iter_mut().flat_map(|stack| &mut stack.masks) {
         mask.class_colors.clone_from(&all[&mask.name]);
@@ -773,8 +773,8 @@ fn together(mask: &str, ours: &[String], theirs: &[String], is_fixed: bool) -> R
         ))
         .with_remedy("give every cube the same layers in the same order"));
     }
-    let known: HashSet<_> = masks::counted(ours).collect();
-    let new = masks::counted(theirs).filter(|layer| !known.contains(layer));
+    let counted: HashSet<_> = masks::counted(ours).collect();
+    let new = masks::counted(theirs).filter(|layer| !counted.contains(layer));
     let mut all = ours.to_vec();
     all.extend(new.map(|(layer, _)| layer.to_owned()));
     if is_fixed && !ours.is_empty() && all.len() > ours.len() {
@@ -812,12 +812,12 @@ fn size_shards(stack: &mut PlannedStack) {
 fn sort_stacks(plan: &mut Plan) {
     let mut order: Vec<usize> = (0..plan.stacks.len()).collect();
     order.sort_by(|a, b| plan.stacks[*a].name.cmp(&plan.stacks[*b].name));
-    let mut place = vec![0; order.len()];
+    let mut new_numbers = vec![0; order.len()];
     for (new, old) in order.iter().enumerate() {
-        place[*old] = new;
+        new_numbers[*old] = new;
     }
     plan.stacks.sort_by(|a, b| a.name.cmp(&b.name));
     for sample in &mut plan.samples {
-        sample.stack = place[sample.stack];
+        sample.stack = new_numbers[sample.stack];
     }
 }

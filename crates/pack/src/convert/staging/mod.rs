@@ -92,7 +92,7 @@ impl Staging {
         let theirs = read_plan(folder)?;
         let resumed = theirs.is_some();
         if let Some(theirs) = theirs.filter(|theirs| theirs["plan"] != about.plan) {
-            return Err(request::differs(&theirs["asked"], about.asked, folder));
+            return Err(request::differs(&theirs["asked"], about.requested, folder));
         }
         match &claim.right {
             Right::Object(writer) if resumed => writer.take_over(about)?,

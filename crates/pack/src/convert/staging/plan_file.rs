@@ -27,7 +27,7 @@ pub struct About<'a> {
     /// Whether it adds to a dataset.
     pub append: bool,
     /// The request of the command (`request.rs`).
-    pub asked: &'a Value,
+    pub requested: &'a Value,
     /// The fingerprint of the dataset that it adds to.
     pub base: Option<&'a str>,
 }
@@ -35,7 +35,7 @@ pub struct About<'a> {
 impl About<'_> {
     /// The text of the plan's file. On a server, `writer` is the process that may write.
     pub(super) fn text(&self, writer: Option<&str>) -> String {
-        let Self { plan, append, asked: requested, .. } = self;
+        let Self { plan, append, requested, .. } = self;
         let mut text = json!({ "plan": plan, "append": append, "asked": requested });
         if let Some(writer) = writer {
             text["writer"] = writer.into();
@@ -46,7 +46,7 @@ impl About<'_> {
 
 /// A repair, which cannot be resumed.
 pub(super) const A_REPAIR: About<'_> =
-    About { plan: REPAIR, append: false, asked: &Value::Null, base: None };
+    About { plan: REPAIR, append: false, requested: &Value::Null, base: None };
 
 /// The identity of a repair on a server. Other plans have a hash as their identity.
 pub(super) const REPAIR: &str = "repair";
