@@ -41,7 +41,8 @@ pub struct TuneOptions {
     /// in proportion [default: all cores of this machine]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = cores(), hide_default_value = true, value_parser = count(1..=1024), help_heading = "Training"))]
     pub cores: usize,
-    /// Also measure decoding on this GPU (cuda, cuda:1), with several sizes of blocks, and choose for it
+    /// Device that batches go to: cuda (the first one), cuda:1, …. Also measures decoding on it, with several sizes of
+    /// blocks, and chooses for it [default: only the CPU decodes]
     #[cfg_attr(feature = "clap", arg(long, value_name = "DEVICE", help_heading = "Training"))]
     pub device: Option<String>,
     /// Uncompressed size of the cubes to try everything on. Needs about 20 times as much memory
