@@ -27,7 +27,7 @@ const SAVED_FRACTION: f64 = 0.75;
 /// Times per byte are means of about so many bytes, the latest.
 const RECENT_BYTES: f64 = (32 << 20) as f64;
 /// The budget is at most this much.
-const MAX_BUDGET: Duration = Duration::from_millis(200);
+const MAX_BUDGET: Duration = Duration::from_millis(50);
 /// The same before the consumer has its first batch.
 const MAX_EARLY_BUDGET: Duration = Duration::from_millis(20);
 /// How often to ask the system for the idle time of the processors, which it counts in steps of 10 ms.

@@ -19,7 +19,7 @@ const AHEAD: usize = 32 << 20;
 const LITTLE_AHEAD: usize = 4 << 20;
 /// If keeping may take at least this long, more is made ready ahead, and keeping may also wait for it. While one thread
 /// waits, others that keep chunks wait, too.
-const WAITS_FROM: Duration = Duration::from_millis(100);
+const WAITS_FROM: Duration = Duration::from_millis(40);
 /// ns that it takes to make a byte ready, before that was measured.
 const CLEARING: f64 = 0.35;
 /// If the system refuses even so few bytes of addresses, nothing is kept.
