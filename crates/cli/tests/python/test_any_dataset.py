@@ -273,6 +273,21 @@ def test_a_folder_with_a_file_for_each_band_is_a_cube(
     check_sources(hsipack, out)
 
 
+def test_the_type_of_integers_is_chosen_without_excluded_bands(
+    hsipack: Hsipack, tmp_path: Path
+) -> None:
+    root = tmp_path / "in"
+    bands = 100 * np.arange(60, dtype=np.int32).reshape(4, 5, 3)
+    bands[..., 2] += 100_000  # too large for 16 bits
+    write_bands(root, bands, ["a_1.tif", "a_2.tif", "a_3.tif"])
+    out = tmp_path / "out"
+    words = ["--bands-from", "*_{band}.tif", "--exclude", "*_3.tif", "--dtype", "auto"]
+    hsipack.convert(root, *words, out=out)
+    (image,) = read_zarr(out)
+    assert image.dtype == np.int16
+    assert np.array_equal(image, bands[..., :2])
+
+
 def test_wavelengths_in_names_order_the_bands_and_stars_name_the_cubes(
     hsipack: Hsipack, tmp_path: Path
 ) -> None:

@@ -262,16 +262,16 @@ fn check_meaning(ours: &ValueOptions, base: &Dataset) -> Result<()> {
 fn check_keep_bits(values: &ValueOptions, base: &Dataset) -> Result<()> {
     let all = precision::mantissa_bits(values.dtype());
     let theirs = bits::kept(base).unwrap_or(all);
-    let asked = match values.keep_bits {
+    let requested = match values.keep_bits {
         KeepBits::Auto => return Ok(()),
         KeepBits::All => all,
         KeepBits::Bits(bits) => bits,
     };
-    if asked == theirs {
+    if requested == theirs {
         return Ok(());
     }
     Err(Error::conflict(format!(
-        "the dataset keeps {theirs} of {all} mantissa bits, but {asked} are requested"
+        "the dataset keeps {theirs} of {all} mantissa bits, but {requested} are requested"
     ))
     .at(base.path())
     .with_remedy(remedy![

@@ -253,13 +253,13 @@ const EXAMINED_TOGETHER: usize = 128;
 /// If anything is wrong with an input or the options, as far as this can be detected without reading every value.
 pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool) -> Result<Plan> {
     options.check()?;
+    let mut options = options.with_bands_exclude();
     if options.values.dtype != PackedType::Auto {
-        return plan_as(options, base, stop);
+        return plan_as(&options, base, stop);
     }
     // Planned as float16 first, because the type follows from the inputs.
-    let mut plan = plan_as(options, base, stop)?;
+    let mut plan = plan_as(&options, base, stop)?;
     let (dtype, note) = integers::choose(&plan, &options.values, options.resources(), base, stop)?;
-    let mut options = options.clone();
     options.values.dtype = dtype;
     if dtype.dtype().size() != DType::F16.size() {
         plan = plan_as(&options, base, stop)?;
@@ -273,7 +273,6 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
 
 /// Plans a conversion to the type in the options.
 fn plan_as(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool) -> Result<Plan> {
-    let options = &options.with_bands_exclude();
     let groups = masks::groups(&options.mask)?;
     let not_searched = RefCell::new(Vec::new());
     let skip = |path: String, error: Error| match options.skip_errors {
