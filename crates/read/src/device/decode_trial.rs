@@ -10,16 +10,12 @@ use hsipack_store::pages::Block;
 
 use super::backend::{Backend, DecodePlaces, DeviceMemory};
 use super::cuda::Cuda;
-use super::decode::{CHUNK_BYTES, Chunk, Decode, Status, block_bytes};
+use super::decode::{CHUNK_BYTES, Chunk, Decode, STATUS_BYTES, Status, block_bytes, slots_of};
 use crate::ring::memory::PageLocker;
 use crate::{Error, Result};
 
 /// Alignment of frames and tables, in bytes.
 const ALIGNMENT: usize = 16;
-/// Bytes of a status.
-const STATUS: usize = size_of::<u32>();
-/// The most blocks of threads for each frame.
-const MAX_SLOTS: u64 = 64;
 
 /// A batch of frames of one codec on a GPU.
 ///
@@ -38,7 +34,7 @@ struct Trial<B: Backend> {
     locker: Option<Arc<dyn PageLocker>>,
     /// The bytes that are copied to the device: frames, the table of chunks, statuses.
     host: ManuallyDrop<Locked>,
-    memory: ManuallyDrop<OnDevice<B>>,
+    memory: ManuallyDrop<DeviceBuffers<B>>,
     work: Decode,
     parts: Parts,
     /// The device no longer says what is done, so it keeps all memory for good.
@@ -46,7 +42,7 @@ struct Trial<B: Backend> {
 }
 
 /// Memory of the device.
-struct OnDevice<B: Backend> {
+struct DeviceBuffers<B: Backend> {
     /// The same as on the host.
     uploaded: B::Memory,
     /// The decoded frames.
@@ -131,13 +127,13 @@ impl<B: Backend> Trial<B> {
             decoded += u64::from(bytes);
             let of_frame = u64::from(block_bytes(frame)).clamp(1, u64::from(bytes).max(1));
             block = block.max(of_frame);
-            slots = slots.max(u64::from(bytes).div_ceil(of_frame).min(MAX_SLOTS));
+            slots = slots.max(slots_of(u64::from(bytes), of_frame));
         }
         let table = end.next_multiple_of(ALIGNMENT);
         let statuses = table + chunks.len() * CHUNK_BYTES;
         let work = Decode::new(&chunks, end as u64, decoded, slots as u32, block)?;
         let parts = Parts { table, statuses, chunks: chunks.len(), decoded: decoded as usize };
-        let bytes = statuses + chunks.len() * STATUS;
+        let bytes = statuses + chunks.len() * STATUS_BYTES;
 
         let mut host = Locked::new(bytes, locker.as_ref())?;
         let to = &mut host.memory;
@@ -151,7 +147,7 @@ impl<B: Backend> Trial<B> {
             to.copy_from_slice(&chunk.to_bytes());
         }
         let scratch = usize::try_from(work.scratch_bytes()).map_err(|_| too_large())?;
-        let memory = OnDevice {
+        let memory = DeviceBuffers {
             uploaded: backend.allocate(bytes)?,
             batch: backend.allocate(parts.decoded.max(1))?,
             scratch: backend.allocate(scratch.max(1))?,
@@ -185,20 +181,20 @@ impl<B: Backend> Trial<B> {
     }
 
     fn decode(&mut self, times: u32) -> Result<Duration> {
-        let OnDevice { uploaded, batch, scratch } = &*self.memory;
-        let at = |byte: usize| uploaded.start().wrapping_add(byte);
-        let places = DecodePlaces {
-            chunks: at(self.parts.table),
-            compressed: at(0),
+        let DeviceBuffers { uploaded, batch, scratch } = &*self.memory;
+        let address = |byte: usize| uploaded.start().wrapping_add(byte);
+        let at = DecodePlaces {
+            chunks: address(self.parts.table),
+            compressed: address(0),
             batch: batch.start(),
             scratch: scratch.start(),
-            statuses: at(self.parts.statuses),
+            statuses: address(self.parts.statuses),
         };
         let start = Instant::now();
         // SAFETY: the table and the frames were copied to these places, and the memory is as large as `work` was made for. It
         // stays until the decoding is done, or for ever. Decodings of one stream come one after the other.
         let queued =
-            (0..times).try_for_each(|_| unsafe { self.backend.queue_decode(&self.work, &places) });
+            (0..times).try_for_each(|_| unsafe { self.backend.queue_decode(&self.work, &at) });
         let decoded = self.backend.decoded();
         self.finish(decoded)?;
         queued?;
@@ -227,9 +223,9 @@ impl<B: Backend> Trial<B> {
     fn check(&mut self) -> Result<()> {
         let Parts { statuses, chunks, .. } = self.parts;
         let statuses = self.memory.uploaded.start().wrapping_add(statuses);
-        let statuses = self.answer(statuses, chunks * STATUS)?;
-        let (numbers, _) = statuses.memory[..chunks * STATUS].as_chunks::<STATUS>();
-        let wrong = |number: &[u8; STATUS]| Status::of(u32::from_le_bytes(*number));
+        let statuses = self.answer(statuses, chunks * STATUS_BYTES)?;
+        let (numbers, _) = statuses.memory[..chunks * STATUS_BYTES].as_chunks::<STATUS_BYTES>();
+        let wrong = |number: &[u8; STATUS_BYTES]| Status::of(u32::from_le_bytes(*number));
         match numbers.iter().map(wrong).find(|status| *status != Status::Sound) {
             None => Ok(()),
             Some(status) => Err(Error::bug(format!("the device found a frame {status:?}"))),

@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 
 use super::arrays::array_of;
 use super::batch_plan::{BatchPlan, Part};
-use super::device_steps::STATUS;
 use super::device_work;
 use super::fill::fill;
 use super::reader::Reader;
@@ -17,7 +16,9 @@ use super::stored_batch::{
 use crate::cache::Cache;
 use crate::dataset::array::{ArrayRef, Stored};
 use crate::decode::{Decoder, Scratch, inside};
-use crate::device::decode::{CHUNK_BYTES, FRAME_HEADER, WINDOW_BYTES, copied_frame, supports};
+use crate::device::decode::{
+    CHUNK_BYTES, FRAME_HEADER, STATUS_BYTES, WINDOW_BYTES, copied_frame, supports,
+};
 use crate::device::page_cache::{Leases, PageCache};
 use crate::device::resident::{Cube, Kept, Region, Residents, frame, key};
 use crate::plan::{Crop, Item, Pad};
@@ -192,7 +193,7 @@ impl Planner<'_> {
 
     /// Bytes that a batch takes besides its entries: tables, statuses, and the gaps between these.
     fn overhead(&self) -> usize {
-        self.chunks * (CHUNK_BYTES + 2 * STATUS)
+        self.chunks * (CHUNK_BYTES + 2 * STATUS_BYTES)
             + table_bytes(self.built.windows.len(), &self.reader.options)
     }
 
@@ -341,7 +342,7 @@ impl Planner<'_> {
         let Some(sizes) = sizes else { return false };
         let bytes: usize = sizes.iter().map(|form| form.bytes() + MAX_GAP as usize).sum();
         // The table's rows of these chunks and of the windows to come.
-        let tables = 2 * chunks.len() * (CHUNK_BYTES + 2 * STATUS) + WINDOW_BYTES;
+        let tables = 2 * chunks.len() * (CHUNK_BYTES + 2 * STATUS_BYTES) + WINDOW_BYTES;
         if self.end + bytes + rest + self.overhead() + tables > self.slot_bytes {
             return false;
         }
@@ -422,7 +423,7 @@ impl Loaded<'_> {
 
 /// Bytes of an entry of values.
 fn value_bytes(sample_bytes: usize) -> usize {
-    sample_bytes + FRAME_HEADER + ALIGNMENT + CHUNK_BYTES + 2 * STATUS
+    sample_bytes + FRAME_HEADER + ALIGNMENT + CHUNK_BYTES + 2 * STATUS_BYTES
 }
 
 /// The chunks of a window, where they are stored, and the bytes of their frames; `None` if a device cannot decode all of them.

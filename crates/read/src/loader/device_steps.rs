@@ -4,11 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::device::decode::{Decode, Gather};
+use crate::device::decode::{Decode, Gather, STATUS_BYTES};
 use crate::device::resident::Region;
-
-/// Bytes of a chunk's status.
-pub(super) const STATUS: usize = 4;
 
 /// A device's work on a batch.
 #[derive(Debug)]
@@ -105,7 +102,7 @@ impl Decoding {
 
     /// Where the statuses come back to, behind what is copied to the device.
     pub(crate) fn answers(&self) -> Range<usize> {
-        self.bytes..self.bytes + self.chunks * STATUS
+        self.bytes..self.bytes + self.chunks * STATUS_BYTES
     }
 
     /// Scratch memory that the steps need. They use it one after another.

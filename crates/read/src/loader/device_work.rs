@@ -13,19 +13,17 @@ use std::sync::Arc;
 
 use super::arrays::array_of;
 use super::batch_plan::BatchPlan;
-use super::device_steps::{Decoding, LinkCopy, STATUS, Step};
+use super::device_steps::{Decoding, LinkCopy, Step};
 use super::reader::Reader;
 use super::stored_batch::{ALIGNMENT, At, Compressed, Content, Entry, Load, MAX_GAP};
 use crate::dataset::array::ArrayRef;
 use crate::decode::fill;
 use crate::device::decode::{
-    CHUNK_BYTES, Chunk, Decode, Floats, Gather, GatherWindow, WINDOW_BYTES,
+    CHUNK_BYTES, Chunk, Decode, Floats, Gather, GatherWindow, STATUS_BYTES, WINDOW_BYTES, slots_of,
 };
 use crate::device::resident::{Kept, Region};
 use crate::plan::{Pad, Window};
 
-/// The most blocks of threads for each chunk.
-const MAX_SLOTS: u64 = 64;
 /// Parts of the slot with at most so many bytes between them are copied together.
 const SLOT_GAP: usize = 4096;
 /// A device may use at least this much scratch memory at a time.
@@ -117,7 +115,7 @@ impl<'a> Work<'a> {
         });
         let job = &mut self.jobs[number];
         let (block, decoded) = (u64::from(block).max(1), u64::from(chunk.decoded_bytes()));
-        job.slots = job.slots.max(decoded.div_ceil(block).min(MAX_SLOTS));
+        job.slots = job.slots.max(slots_of(decoded, block));
         if stored.is_some() {
             job.block = job.block.max(block.min(decoded));
         }
@@ -239,9 +237,9 @@ impl<'a> Work<'a> {
         let window_table = (table + chunks * CHUNK_BYTES).next_multiple_of(ALIGNMENT);
         let band_list = window_table + windows * WINDOW_BYTES;
         let statuses = (band_list + 4 * bands.len()).next_multiple_of(ALIGNMENT);
-        let total = (statuses + chunks * STATUS).max(1);
+        let total = (statuses + chunks * STATUS_BYTES).max(1);
         let (frames, mut tail) = bytes.split_at_mut_checked(table)?;
-        tail = tail.get_mut(..total.checked_sub(table)? + chunks * STATUS)?;
+        tail = tail.get_mut(..total.checked_sub(table)? + chunks * STATUS_BYTES)?;
         tail.fill(0);
         let at = |byte: usize| byte - frames.len();
         let mut steps = Vec::new();
@@ -280,7 +278,7 @@ impl<'a> Work<'a> {
                     from: from.clone(),
                     into: into.clone(),
                 };
-                status += chunks.len() * STATUS;
+                status += chunks.len() * STATUS_BYTES;
                 decodes.push(step);
             }
         }

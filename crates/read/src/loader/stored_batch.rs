@@ -24,11 +24,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use super::device_steps::{Decoding, STATUS};
+use super::device_steps::Decoding;
 use super::options::LoaderOptions;
 use crate::dataset::Dataset;
 use crate::dataset::array::ArrayRef;
-use crate::device::decode::{CHUNK_BYTES, WINDOW_BYTES, block_bytes};
+use crate::device::decode::{CHUNK_BYTES, STATUS_BYTES, WINDOW_BYTES, block_bytes};
 use crate::device::page_cache::{Leased, Leases};
 use crate::device::resident::{Cube, Region};
 use crate::shuffle_buffer::ChunkRef;
@@ -241,5 +241,5 @@ impl Compressed {
 /// Bytes of the tables of so many windows of cubes in the device's memory.
 pub(super) fn table_bytes(windows: usize, options: &LoaderOptions) -> usize {
     let bands = options.bands.as_ref().map_or(0, |bands| 4 * bands.len());
-    windows * (WINDOW_BYTES + CHUNK_BYTES + 2 * STATUS) + bands + 8 * ALIGNMENT
+    windows * (WINDOW_BYTES + CHUNK_BYTES + 2 * STATUS_BYTES) + bands + 8 * ALIGNMENT
 }

@@ -33,8 +33,8 @@
 //! let state = epoch.state("fingerprint of the dataset", 1);
 //! let state = State::from_json(&state.to_json())?;
 //! state.check(&plan, "fingerprint of the dataset", None)?;
-//! let rest = plan.epoch(state.epoch, &state.delivered, Share::ALL)?;
-//! assert_eq!((rest.items(), rest.batches()), (24, 3));
+//! let remaining = plan.epoch(state.epoch, &state.delivered, Share::ALL)?;
+//! assert_eq!((remaining.items(), remaining.batches()), (24, 3));
 //! # Ok::<(), hsipack_read::Error>(())
 //! ```
 

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 /// Bytes that are made ready ahead of the memory that is being filled, but at most a quarter of a slot.
 const AHEAD: usize = 64 << 20;
+/// They are requested in steps of so many bytes, because the thread that makes them ready is woken for each.
 const STEP: usize = 16 << 20;
 
 /// Kind of memory to request.
@@ -158,7 +159,6 @@ impl Memory {
 
     /// Says that the memory before `end` is being filled: what follows is needed soon.
     pub(crate) fn is_filled(&self, end: usize) {
-        // In steps, because the thread that makes it ready is woken for each.
         let ahead = AHEAD.min(self.locking.slot_bytes / 4);
         self.want((end + ahead).next_multiple_of(STEP));
     }

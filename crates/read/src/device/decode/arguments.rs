@@ -16,10 +16,19 @@ pub const THREADS: u32 = 64;
 pub const FRAME_HEADER: usize = 16;
 /// Bytes of a [`Chunk`] in memory.
 pub const CHUNK_BYTES: usize = size_of::<Chunk>();
+/// Bytes of a [`Status`] in memory.
+pub const STATUS_BYTES: usize = size_of::<u32>();
+/// The most blocks of threads for each chunk.
+const MAX_SLOTS: u64 = 64;
 /// Blocks of frames that hold values as they are: as many blocks of threads can copy them.
 const COPIED_BLOCK: usize = 128_000;
 /// Alignment of the scratch memory of a block of threads, in bytes.
 const ALIGNMENT: u64 = 16;
+
+/// The blocks of threads for a chunk of so many bytes, whose frame has blocks of `block` bytes: see [`Decode::new`].
+pub(crate) fn slots_of(bytes: u64, block: u64) -> u64 {
+    bytes.div_ceil(block.max(1)).clamp(1, MAX_SLOTS)
+}
 
 /// Whether frames of this codec can be decoded on a device.
 pub fn supports(codec: &Codec) -> bool {

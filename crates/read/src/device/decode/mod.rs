@@ -26,9 +26,10 @@ mod arguments;
 mod blosc;
 mod gather;
 
+pub(crate) use arguments::slots_of;
 pub use arguments::{
-    CHUNK_BYTES, Chunk, Decode, FRAME_HEADER, Floats, Status, THREADS, block_bytes, copied_frame,
-    supports,
+    CHUNK_BYTES, Chunk, Decode, FRAME_HEADER, Floats, STATUS_BYTES, Status, THREADS, block_bytes,
+    copied_frame, supports,
 };
 #[cfg(test)]
 pub(crate) use blosc::{decode_by_blosc, gather_by_loops};
