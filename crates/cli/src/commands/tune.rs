@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hsipack_format::Result;
 use hsipack_format::text::printable;
 use hsipack_measure::tune::{
-    self, Case, Measured, OnDevice, Report, TuneOptions, Variant, Windows,
+    self, Case, GpuDecoding, Measured, Report, TuneOptions, Variant, Windows,
 };
 use hsipack_pack::progress::Progress;
 use indicatif::ProgressBar;
@@ -226,8 +226,8 @@ fn print_windows(windows: &Windows) {
     }
 }
 
-fn print_device(gpu: &OnDevice) {
-    let OnDevice { device, batch_bytes, link, candidates, choice } = gpu;
+fn print_device(gpu: &GpuDecoding) {
+    let GpuDecoding { device, batch_bytes, link, candidates, choice } = gpu;
     say!(
         "\n  {device} decodes a batch of {}; stored bytes are copied to it at {:.2} GB/s",
         output::bytes(*batch_bytes),

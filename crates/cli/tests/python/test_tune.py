@@ -303,7 +303,9 @@ def test_a_gpu_is_measured_and_chosen_for(hsipack: Hsipack, cubes: Path, tmp_pat
     assert (blosc["cname"], blosc["clevel"]) == (codec, int(level))
     zarr_names = {"byte": "shuffle", "bit": "bitshuffle", "none": "noshuffle"}
     assert blosc["shuffle"] == zarr_names[shuffle]
-    assert "Decoding on cuda:0" in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "Decoding on cuda:0" in text
+    assert "codec for cuda:0" in text
 
 
 def test_people_get_a_table(hsipack: Hsipack, cubes: Path) -> None:

@@ -15,7 +15,7 @@
 //! | `pareto.rs` | the Pareto front |
 //! | `advice.rs` | what limits the rate with a disk, cores and a model, and what to choose |
 //! | `windows.rs` | what windows cost for each way to cut cubes, and what loaders do about it |
-//! | `device.rs` | decoding on a GPU, with blocks of different sizes |
+//! | `gpu.rs` | decoding on a GPU, with blocks of different sizes |
 //! | `integers.rs` | integers that are packed as they are, compared with float16 |
 //! | `precision.rs` | information in bits, the gain of dropping some, and the resulting error |
 //! | `report.rs` | all results; its names are the keys of `--json` |
@@ -23,8 +23,8 @@
 
 mod advice;
 mod candidates;
-mod device;
 mod figures;
+mod gpu;
 mod integers;
 mod measure;
 mod options;
@@ -38,8 +38,8 @@ mod windows;
 
 pub use self::advice::{Case, Choice, Limit};
 pub use self::candidates::Candidate;
-pub use self::device::{DeviceCandidate, OnDevice};
 pub use self::figures::{Measured, Rate};
+pub use self::gpu::{GpuCandidate, GpuDecoding};
 pub use self::integers::Integers;
 pub use self::options::TuneOptions;
 pub use self::page::page;

@@ -1,8 +1,8 @@
 //! The report as a page. Every number on it is also in the page's data.
 
 use super::advice::Case;
-use super::device::{DeviceCandidate, OnDevice};
 use super::figures::{Measured, Rate};
+use super::gpu::{GpuCandidate, GpuDecoding};
 use super::precision::Spectrum;
 use super::report::Report;
 use super::windows::{Layout, Windows};
@@ -80,8 +80,8 @@ fn windows(windows: &Windows) -> String {
     )
 }
 
-fn on_device(gpu: &OnDevice) -> String {
-    let row = |candidate: &DeviceCandidate| {
+fn on_device(gpu: &GpuDecoding) -> String {
+    let row = |candidate: &GpuCandidate| {
         vec![
             candidate.name.clone(),
             format!("{} kB", candidate.block_bytes / 1000),
@@ -139,6 +139,9 @@ fn summary(report: &Report) -> String {
         figure("packs", &format!("{:.2} GB/s", chosen.write.gb_per_s)),
     ];
     let mut text = String::new();
+    if let Some(gpu) = &report.device {
+        figures.push(figure(&format!("codec for {}", gpu.device), &gpu.chosen().name));
+    }
     if let Some(integers) = &report.integers {
         figures.push(figure(
             integers.dtype,

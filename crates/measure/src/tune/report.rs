@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::advice::{Case, Choice};
 use super::candidates::Candidate;
-use super::device::OnDevice;
 use super::figures::{Measured, Rate};
+use super::gpu::GpuDecoding;
 use super::integers::Integers;
 use super::precision::Precision;
 use super::sample::SampleReport;
@@ -50,7 +50,7 @@ pub struct Report {
     /// Integers beside float16, if the values are integers of 8 or 16 bits.
     pub integers: Option<Integers>,
     /// Decoding on a GPU, if one was given.
-    pub device: Option<OnDevice>,
+    pub device: Option<GpuDecoding>,
     /// Results for mantissa bits.
     pub precision: Precision,
     /// Notes for the user.

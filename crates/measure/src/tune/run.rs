@@ -13,7 +13,7 @@ use super::options::TuneOptions;
 use super::report::Report;
 use super::sample::Sample;
 use super::windows::{self, Facts};
-use super::{device, integers, pareto, precision};
+use super::{gpu, integers, pareto, precision};
 use crate::Result;
 
 /// Measures all candidates and recommends one. `tell` receives progress messages.
@@ -22,7 +22,7 @@ use crate::Result;
 /// If the cubes cannot be read, or `stop` was set.
 pub fn tune(options: &TuneOptions, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result<Report> {
     let begin = Instant::now();
-    let gpu = options.device.as_deref().map(device::number).transpose()?;
+    let device = options.device.as_deref().map(gpu::number).transpose()?;
     tell("reading a sample");
     let sample = Sample::read(options, stop)?;
     let limits = Limits::new(options.quick);
@@ -57,11 +57,11 @@ pub fn tune(options: &TuneOptions, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Re
     let chosen = tried[choice.candidate].candidate;
     tell("trying integers");
     let integers = integers::measure(&sample, &mut bench, &chosen)?;
-    let device = match gpu {
+    let device = match device {
         Some(number) => {
             tell("trying the GPU");
             let batch = sample.cube_bytes() * options.batch_size as f64;
-            Some(device::measure(&sample, &bench, &chosen, number, (batch, options.quick))?)
+            Some(gpu::measure(&sample, &bench, &chosen, number, (batch, options.quick))?)
         }
         None => None,
     };

@@ -29,7 +29,7 @@ const SHARE: f64 = 0.25;
 
 /// Results of decoding on a GPU.
 #[derive(Clone, Debug, Serialize)]
-pub struct OnDevice {
+pub struct GpuDecoding {
     /// The GPU: `cuda:0`.
     pub device: String,
     /// Uncompressed bytes of the batch that was decoded.
@@ -37,14 +37,14 @@ pub struct OnDevice {
     /// Copying from page-locked memory to the GPU, in stored bytes. `threads` is 0 here and below: the GPU does it.
     pub link: Rate,
     /// All candidates that were tried.
-    pub candidates: Vec<DeviceCandidate>,
+    pub candidates: Vec<GpuCandidate>,
     /// The recommended candidate, as an index.
     pub choice: usize,
 }
 
 /// A codec with blocks of one size, decoded on a GPU.
 #[derive(Clone, Debug, Serialize)]
-pub struct DeviceCandidate {
+pub struct GpuCandidate {
     /// Codec, level and filter.
     pub name: String,
     /// The codec with its blocks.
@@ -60,9 +60,9 @@ pub struct DeviceCandidate {
     pub bytes_per_s: f64,
 }
 
-impl OnDevice {
+impl GpuDecoding {
     /// The recommended candidate.
-    pub fn chosen(&self) -> &DeviceCandidate {
+    pub fn chosen(&self) -> &GpuCandidate {
         &self.candidates[self.choice]
     }
 }
@@ -118,7 +118,7 @@ fn candidates(chosen: &Candidate, chunk: usize, quick: bool) -> Vec<Candidate> {
 }
 
 /// A candidate on the GPU.
-struct OnGpu {
+struct GpuTrial {
     candidate: Candidate,
     ratio: f64,
     stored: usize,
@@ -128,7 +128,7 @@ struct OnGpu {
     decode: Vec<f64>,
 }
 
-impl OnGpu {
+impl GpuTrial {
     /// Encodes chunks and brings a batch of about `bytes` uncompressed bytes to the GPU.
     fn new(
         candidate: Candidate,
@@ -182,7 +182,7 @@ pub fn measure(
     chosen: &Candidate,
     device: usize,
     (batch, quick): (f64, bool),
-) -> Result<OnDevice> {
+) -> Result<GpuDecoding> {
     let chunks: Arc<Chunks> = sample.chunks(chosen.chunk_bytes, None);
     let candidates = candidates(chosen, chunks.largest(), quick);
     let free = DecodeTrial::free_memory(device)? as f64 * SHARE / candidates.len() as f64;
@@ -190,7 +190,7 @@ pub fn measure(
     let mut tried = Vec::new();
     for candidate in candidates {
         bench.check()?;
-        tried.push(OnGpu::new(candidate, (bench, &chunks), device, bytes)?);
+        tried.push(GpuTrial::new(candidate, (bench, &chunks), device, bytes)?);
     }
     for round in 0..bench.limits.rounds {
         for at in 0..tried.len() {
@@ -203,9 +203,9 @@ pub fn measure(
         tried.iter().flat_map(|candidate| candidate.copy.iter().copied()).collect();
     let link = Rate::of(0, &link);
     let batch_bytes = tried.first().map_or(0, |candidate| candidate.bytes as u64);
-    let measured = |candidate: OnGpu| {
+    let measured = |candidate: GpuTrial| {
         let decode = Rate::of(0, &candidate.decode);
-        DeviceCandidate {
+        GpuCandidate {
             name: candidate.candidate.name(),
             candidate: candidate.candidate,
             block_bytes: candidate.candidate.block_bytes,
@@ -214,14 +214,14 @@ pub fn measure(
             bytes_per_s: 1e9 * decode.gb_per_s.min(link.gb_per_s * candidate.ratio),
         }
     };
-    let candidates: Vec<DeviceCandidate> = tried.into_iter().map(measured).collect();
+    let candidates: Vec<GpuCandidate> = tried.into_iter().map(measured).collect();
     let choice = choose(&candidates);
-    Ok(OnDevice { device: format!("cuda:{device}"), batch_bytes, link, candidates, choice })
+    Ok(GpuDecoding { device: format!("cuda:{device}"), batch_bytes, link, candidates, choice })
 }
 
 /// The best candidate, as an index.
-fn choose(candidates: &[DeviceCandidate]) -> usize {
-    let most = |all: &[usize], value: &dyn Fn(&DeviceCandidate) -> f64| {
+fn choose(candidates: &[GpuCandidate]) -> usize {
+    let most = |all: &[usize], value: &dyn Fn(&GpuCandidate) -> f64| {
         all.iter().map(|at| value(&candidates[*at])).fold(0.0, f64::max)
     };
     let all: Vec<usize> = (0..candidates.len()).collect();
@@ -242,12 +242,12 @@ fn choose(candidates: &[DeviceCandidate]) -> usize {
 mod tests {
     use super::*;
 
-    fn measured(block_bytes: usize, ratio: f64, gb_per_s: f64) -> DeviceCandidate {
+    fn measured(block_bytes: usize, ratio: f64, gb_per_s: f64) -> GpuCandidate {
         let candidate =
             Candidate { block_bytes, ..Candidate::new(Compressor::Lz4, 5, Shuffle::Byte) };
         let (name, decode) = (candidate.name(), Rate::of(0, &[gb_per_s * 1e9]));
         let bytes_per_s = gb_per_s * 1e9;
-        DeviceCandidate { name, candidate, block_bytes, ratio, decode, bytes_per_s }
+        GpuCandidate { name, candidate, block_bytes, ratio, decode, bytes_per_s }
     }
 
     #[test]
