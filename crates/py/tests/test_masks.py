@@ -323,6 +323,8 @@ def test_superpixels_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     pytest.importorskip("skimage.segmentation")
     guide = (Path(__file__).resolve().parents[3] / "docs/splits.md").read_text()
     (recipe,) = (part for part in guide.split("```") if "skimage" in part and "slic" in part)
+    # Otherwise, slic takes three components for red, green and blue.
+    assert "convert2lab=False" in recipe.partition("slic(")[2]
     monkeypatch.chdir(tmp_path)
     y, x = np.mgrid[:40, :50][..., None]
     for number in range(2):
