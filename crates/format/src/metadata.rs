@@ -110,12 +110,12 @@ pub struct MaskMeaning {
     /// Colours of the classes, as far as they are known: red, green and blue of class 0, 1, ….
     pub class_colors: Vec<Option<Color>>,
     /// How the mask was made, if it was added to the packed dataset. Such a mask has no source files.
-    pub made: Option<Made>,
+    pub origin: Option<MaskOrigin>,
 }
 
 /// How a mask that was added to a packed dataset was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct MaskOrigin {
     /// The command, as typed.
     pub command: String,
     /// Its options.
@@ -125,7 +125,7 @@ pub struct Made {
 impl MaskMeaning {
     /// Writes this meaning to the attributes of a mask array.
     pub fn write(&self, attributes: &mut Map<String, Value>) {
-        if let Some(Made { command, recipe }) = &self.made {
+        if let Some(MaskOrigin { command, recipe }) = &self.origin {
             attributes
                 .insert(PROVENANCE.to_owned(), json!({ "command": command, "recipe": recipe }));
         }
@@ -301,14 +301,14 @@ impl ArrayMeta {
             class_colors: self
                 .list(CLASS_COLORS, |color| Some(color.as_str().and_then(colors::parse_hex)))
                 .unwrap_or_default(),
-            made: self.made(),
+            origin: self.origin(),
         }
     }
 
-    fn made(&self) -> Option<Made> {
+    fn origin(&self) -> Option<MaskOrigin> {
         let origin = self.own()?.get(PROVENANCE)?.as_object()?;
         let command = origin.get("command").and_then(text).unwrap_or_default();
-        Some(Made { command, recipe: origin.get("recipe").cloned().unwrap_or_default() })
+        Some(MaskOrigin { command, recipe: origin.get("recipe").cloned().unwrap_or_default() })
     }
 
     /// Whether per-band statistics are recorded.
@@ -784,7 +784,10 @@ mod tests {
             MaskMeaning { class_names: Some(vec!["skin".into()]), ..MaskMeaning::default() },
             MaskMeaning { class_colors: vec![None, Some([255, 0, 16])], ..MaskMeaning::default() },
             MaskMeaning {
-                made: Some(Made { command: "hsipack split".into(), recipe: json!({"seed": 0}) }),
+                origin: Some(MaskOrigin {
+                    command: "hsipack split".into(),
+                    recipe: json!({"seed": 0}),
+                }),
                 ..MaskMeaning::default()
             },
             MaskMeaning::default(),

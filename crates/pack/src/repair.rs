@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use hsipack_format::metadata::{FWHM, Made, WAVELENGTH};
+use hsipack_format::metadata::{FWHM, MaskOrigin, WAVELENGTH};
 use hsipack_format::samples::index::SAMPLES_INDEX;
 use hsipack_format::{Error, ErrorKind, Result, Sample};
 use hsipack_store::dataset::ChunkArray;
@@ -256,7 +256,7 @@ impl Mender<'_> {
     ) -> Result<()> {
         let (stack, array) =
             self.array(stack, array).ok_or_else(|| Error::damaged("an array is gone"))?;
-        if let Some(origin) = array.meta().mask_meaning().made {
+        if let Some(origin) = array.meta().mask_meaning().origin {
             return Err(made_elsewhere(array, &origin));
         }
         let grid = array.grid();
@@ -394,7 +394,7 @@ impl Mender<'_> {
 }
 
 /// The error for a damaged mask that was added after packing: no source file exists to recreate it from.
-fn made_elsewhere(array: &ChunkArray, origin: &Made) -> Error {
+fn made_elsewhere(array: &ChunkArray, origin: &MaskOrigin) -> Error {
     Error::damaged(format!(
         "mask {} was made by `{}`, not from a source file",
         array.name(),

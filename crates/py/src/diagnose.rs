@@ -129,9 +129,7 @@ impl<'a, 'py> OfPython<'a, 'py> {
                 levels.call_method1("source", (level.name(),))
             }
             Variant::Basis(Basis::MoreThreads) => levels.call_method0("with_more_threads"),
-            Variant::Basis(Basis::Without { place: index }) => {
-                levels.call_method1("without", (index,))
-            }
+            Variant::Basis(Basis::Without { index }) => levels.call_method1("without", (index,)),
             Variant::Remedied(action) => {
                 let json = levels.py().import("json")?;
                 levels.call_method1("remedied", (json.call_method1("loads", (text(action),))?,))

@@ -82,7 +82,7 @@ def test_slow_augmentation_is_named_with_its_dearest_part(tmp_path: Path) -> Non
     assert found.remedy["name"] == "elastic"
     assert found.verified is not None
     if found.remedy["basis"]:
-        assert found.remedy["basis"] == {"measured": "without", "place": 0}
+        assert found.remedy["basis"] == {"measured": "without", "index": 0}
         assert min(found.verified["basis_s"]) > 0
     assert found.verified["gain"] > 1
 

@@ -29,7 +29,7 @@ pub enum Action {
     /// Leave out an augmentation, or find a cheaper one.
     Without {
         /// Index of the augmentation, from 0.
-        place: usize,
+        index: usize,
         /// Its name.
         name: String,
     },

@@ -290,7 +290,7 @@ impl Driver<'_> {
         for (index, name) in self.levels.augmentations().into_iter().enumerate() {
             self.say(&format!("without {name}"))?;
             let times = (0..self.effort.rounds.requested())
-                .map(|_| self.time(Variant::Basis(Basis::Without { place: index })))
+                .map(|_| self.time(Variant::Basis(Basis::Without { index })))
                 .collect::<Result<Vec<f64>>>()?;
             costs.push(AugmentationCost { name, without_s: median(&times) });
         }
@@ -397,7 +397,7 @@ mod tests {
             let (name, takes_s) = match variant {
                 Variant::Basis(Basis::Level { level }) => (level.adds(), (self.takes)(level)),
                 Variant::Basis(Basis::MoreThreads) => ("more threads", 0.3),
-                Variant::Basis(Basis::Without { place: 1 }) => ("without the dearest", 0.15),
+                Variant::Basis(Basis::Without { index: 1 }) => ("without the dearest", 0.15),
                 Variant::Basis(Basis::Without { .. }) => ("without another", 0.45),
                 Variant::Remedied(_) => ("remedied", 0.2),
             };
@@ -487,7 +487,7 @@ mod tests {
         let costs: Vec<(&str, f64)> = costs.map(|cost| (&cost.name[..], cost.without_s)).collect();
         assert_eq!(costs, [("hflip", 0.45), ("elastic", 0.15)]);
         assert_eq!(messages[messages.len() - 2..], ["without hflip", "without elastic"]);
-        let action = Action::Without { place: 1, name: "elastic".to_owned() };
+        let action = Action::Without { index: 1, name: "elastic".to_owned() };
         assert_eq!(diagnosis.remedy.unwrap().action, action);
     }
 

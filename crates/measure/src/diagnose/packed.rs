@@ -111,7 +111,7 @@ impl Change {
         Some(match action {
             Action::Cache { cache, .. } => Self { cache: Some(*cache), ..change },
             Action::Threads { threads } => Self { threads: Some(*threads), ..change },
-            Action::Without { place: index, .. } => Self { without: Some(*index), ..change },
+            Action::Without { index, .. } => Self { without: Some(*index), ..change },
             Action::Crop { pixels } => Self { crop: Some(*pixels), ..change },
             Action::ShuffleWindow { .. } | Action::Pin | Action::Other => return None,
         })
@@ -161,7 +161,7 @@ impl<L: TrainingLibrary> Levels for Packed<'_, L> {
             Variant::Basis(Basis::Level { level: Level::Augment }) => {
                 return self.keep_stepping(self.options.pipeline.clone(), timer);
             }
-            Variant::Basis(Basis::Without { place: index }) => {
+            Variant::Basis(Basis::Without { index }) => {
                 let change = Change { without: Some(index), ..Change::default() };
                 return self.keep_stepping(self.pipeline(&change), timer);
             }

@@ -21,7 +21,7 @@ pub enum Basis {
     /// The level `augment`, without one augmentation.
     Without {
         /// Index of the augmentation, from 0.
-        place: usize,
+        index: usize,
     },
 }
 
@@ -31,9 +31,7 @@ impl Basis {
         match self {
             Basis::Level { level } => verdict.row(level).map(|row| row.batch_s),
             Basis::MoreThreads => facts.more_threads_s,
-            Basis::Without { place: index } => {
-                facts.augmentations.get(index).map(|cost| cost.without_s)
-            }
+            Basis::Without { index } => facts.augmentations.get(index).map(|cost| cost.without_s),
         }
     }
 }
@@ -117,7 +115,7 @@ mod tests {
         assert_eq!(took(Basis::Level { level: Level::Collate }), Some(0.12));
         assert_eq!(took(Basis::Level { level: Level::Copy }), None);
         assert_eq!(took(Basis::MoreThreads), Some(0.2));
-        let without = [0, 1].map(|index| took(Basis::Without { place: index }));
+        let without = [0, 1].map(|index| took(Basis::Without { index }));
         assert_eq!(without, [Some(0.4), None]);
     }
 }

@@ -108,9 +108,9 @@ fn augmentation(verdict: &Verdict, facts: &Facts) -> Advice {
             100.0 * share.clamp(0.0, 1.0)
         ));
     }
-    let without = Prediction::of(cost.without_s, Basis::Without { place: index });
+    let without = Prediction::of(cost.without_s, Basis::Without { index });
     let predicted = slowed_by_loading(facts, without, 1.0);
-    (Action::Without { place: index, name: cost.name.clone() }, Some(predicted), advice)
+    (Action::Without { index, name: cost.name.clone() }, Some(predicted), advice)
 }
 
 /// Advice for a loader that waits for conversion and normalisation, which threads and memory do not help.
@@ -467,11 +467,11 @@ mod tests {
         let facts =
             Facts { augmentations: vec![cost("hflip", 0.48), cost("elastic", 0.16)], ..facts() };
         let remedy = of(&times, facts.clone()).unwrap();
-        assert_eq!(remedy.action, Action::Without { place: 1, name: "elastic".into() });
+        assert_eq!(remedy.action, Action::Without { index: 1, name: "elastic".into() });
         assert_eq!((remedy.predicted_s, remedy.basis), (Some(0.3), None), "loading takes 0.3 s");
         assert!(remedy.advice.iter().any(|line| line.contains("elastic takes 85 %")), "{remedy:?}");
         let loaded = of(&times, Facts { load_s: None, ..facts }).unwrap();
-        let basis = Some(Basis::Without { place: 1 });
+        let basis = Some(Basis::Without { index: 1 });
         assert_eq!((loaded.predicted_s, loaded.basis), (Some(0.16), basis));
     }
 

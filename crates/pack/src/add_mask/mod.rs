@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use hsipack_format::codec::TARGET_BLOCK;
-use hsipack_format::metadata::{Made, Role};
+use hsipack_format::metadata::{MaskOrigin, Role};
 use hsipack_format::zarr::ArrayMeta;
 use hsipack_format::{
     Color, CubeShape, DType, Error, ErrorKind, Grid, MaskValue, Opt, Result, mask, remedy,
@@ -249,7 +249,7 @@ impl Adding {
             layers: Vec::new(),
             class_names: mask.class_names.get(stack_index).cloned().flatten(),
             class_colors: mask.class_colors.get(stack_index).cloned().unwrap_or_default(),
-            made: Some(Made { command: command.to_owned(), recipe: mask.recipe.clone() }),
+            origin: Some(MaskOrigin { command: command.to_owned(), recipe: mask.recipe.clone() }),
         })
     }
 
@@ -351,7 +351,7 @@ pub fn check_names(dataset: &Dataset, names: &[String], replace: Replace) -> Res
         let existing: Vec<_> =
             dataset.stacks().iter().filter_map(|stack| stack.mask(name)).collect();
         let Some(first) = existing.first() else { continue };
-        let is_packed = existing.iter().any(|mask| mask.meta().mask_meaning().made.is_none());
+        let is_packed = existing.iter().any(|mask| mask.meta().mask_meaning().origin.is_none());
         if replace == Replace::Added && is_packed {
             return Err(Error::conflict(format!("mask {name} was packed with the cubes"))
                 .at(first.folder())

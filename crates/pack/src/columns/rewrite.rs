@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::convert::metadata::{self, Metadata};
-use crate::convert::plan::MOST_SPLITS;
+use crate::convert::plan::MAX_SPLITS;
 use crate::convert::staging::{Claim, Staging};
 use crate::convert::stats::{BandStats, StackStats};
 use crate::progress::Progress;
@@ -174,9 +174,9 @@ impl Splits<'_> {
         });
         let mut stats = stats.collect::<Result<Vec<_>>>()?;
         let (before, after) = (self.members(false), self.members(true));
-        if after.len() > MOST_SPLITS {
+        if after.len() > MAX_SPLITS {
             notes.push(format!(
-                "there are {} splits, so no statistics of splits are recorded (at most {MOST_SPLITS} splits can have them)",
+                "there are {} splits, so no statistics of splits are recorded (at most {MAX_SPLITS} splits can have them)",
                 after.len()
             ));
             stats.iter_mut().for_each(|stats| stats.splits.clear());

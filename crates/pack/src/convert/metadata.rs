@@ -118,10 +118,10 @@ impl Metadata {
                 return Ok(content);
             }
             let mut meta = stack.image.meta().clone();
-            let own = meta.attributes.entry(OWN).or_insert_with(|| json!({}));
-            if let Some(own) = own.as_object_mut() {
-                own.shift_remove(SPLIT_STATS);
-                own.extend(stats.split_attributes());
+            let ours = meta.attributes.entry(OWN).or_insert_with(|| json!({}));
+            if let Some(ours) = ours.as_object_mut() {
+                ours.shift_remove(SPLIT_STATS);
+                ours.extend(stats.split_attributes());
             }
             Ok(zarr::to_text(&meta.to_json()))
         })
@@ -185,10 +185,10 @@ impl Metadata {
     /// If a line cannot be read, or a sample cannot follow the one before it.
     pub fn add_samples(
         &mut self,
-        there: Option<&Samples>,
+        existing: Option<&Samples>,
         new: impl IntoIterator<Item = Sample>,
     ) -> Result<()> {
-        let mut written = Written::after(there)?;
+        let mut written = Written::after(existing)?;
         new.into_iter().try_for_each(|sample| written.add(&sample))?;
         let sum = checksums::digest(written.text());
         let (text, index) = written.finish(sum);
@@ -231,13 +231,13 @@ fn image_meta(
     len: usize,
     stats: &StackStats,
 ) -> ArrayMeta {
-    let mut own = stats.to_attributes();
+    let mut ours = stats.to_attributes();
     let notes = BandNotes {
         keep_bits: values.keep_bits.bits(),
         good_bands: stack.good_bands.clone(),
         band_names: stack.band_names.clone(),
     };
-    notes.write(&mut own);
+    notes.write(&mut ours);
     let mut attributes = Map::new();
     let coordinates: Vec<&str> = [(WAVELENGTH, &stack.wavelength), (FWHM, &stack.fwhm)]
         .into_iter()
@@ -258,7 +258,7 @@ fn image_meta(
     if let Some(unit) = &stack.unit {
         attributes.insert(UNITS.into(), json!(unit));
     }
-    attributes.insert(OWN.into(), Value::Object(own));
+    attributes.insert(OWN.into(), Value::Object(ours));
     ArrayMeta {
         shape: array_shape(&stack.grid, len).to_vec(),
         dtype: values.dtype(),
@@ -276,7 +276,7 @@ fn image_meta(
 
 fn mask_meta(mask: &PlannedMask, len: usize) -> ArrayMeta {
     let mut attributes = Map::new();
-    let mut own = Map::new();
+    let mut ours = Map::new();
     // Describes boolean layers and classes with CF attributes.
     if !mask.layers.is_empty() {
         let bits: Vec<MaskValue> = (0..mask.layers.len()).map(|bit| 1 << bit).collect();
@@ -294,10 +294,10 @@ fn mask_meta(mask: &PlannedMask, len: usize) -> ArrayMeta {
         layers: mask.layers.clone(),
         class_names: mask.class_names.clone(),
         class_colors: mask.class_colors.clone(),
-        made: mask.made.clone(),
+        origin: mask.origin.clone(),
     };
-    meaning.write(&mut own);
-    attributes.insert(OWN.into(), Value::Object(own));
+    meaning.write(&mut ours);
+    attributes.insert(OWN.into(), Value::Object(ours));
     let flat = |lengths: [u64; 4]| lengths[..3].to_vec();
     ArrayMeta {
         shape: flat(array_shape(&mask.grid, len)),
@@ -405,13 +405,13 @@ pub fn now() -> String {
     let seconds = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |time| time.as_secs());
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let (days, second_of_day) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days as i64);
     format!(
         "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
+        second_of_day / 3600,
+        second_of_day / 60 % 60,
+        second_of_day % 60
     )
 }
 

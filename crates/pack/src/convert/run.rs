@@ -445,7 +445,7 @@ fn new_samples<'a>(
             nan: record.nan,
             inf: record.inf,
             range: record.range,
-            geo: sample.own.geo.clone(),
+            geo: sample.facts.geo.clone(),
             source: SourceRecord {
                 path: sample.input.text(),
                 bytes: sample.source_bytes,

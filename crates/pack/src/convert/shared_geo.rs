@@ -23,7 +23,7 @@ pub fn of_planned(
     if stack.masks.iter().any(|mask| cf::NAMES.contains(&mask.name.as_str())) {
         return Ok(None);
     }
-    let mut new = stack.samples.iter().map(|sample| plan.samples[*sample].own.geo.as_ref());
+    let mut new = stack.samples.iter().map(|sample| plan.samples[*sample].facts.geo.as_ref());
     let old = base.and_then(|base| Some((base, base.stack(&stack.name)?)));
     let shared = match old {
         Some((base, old)) => recorded(base, old)?,

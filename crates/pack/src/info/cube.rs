@@ -74,7 +74,7 @@ impl CubeReport {
     pub fn new(input: &Input, source: &dyn Source, quick: bool) -> Result<Self> {
         let info = source.info();
         let shape = info.shape;
-        let told = |text: &str| mirror::with_urls(text);
+        let with_urls = |text: &str| mirror::with_urls(text);
         let size = |file: &std::path::PathBuf| file.metadata().map_or(0, |meta| meta.len());
         Ok(Self {
             kind: "cube",
@@ -84,7 +84,7 @@ impl CubeReport {
             dtype: info.dtype.name(),
             bytes: (shape.values() * info.dtype.size()) as u64,
             file_bytes: info.files.iter().map(size).sum(),
-            files: info.files.iter().map(|file| told(&file.display().to_string())).collect(),
+            files: info.files.iter().map(|file| with_urls(&file.display().to_string())).collect(),
             wavelengths: Wavelengths::of(info.wavelength.as_deref(), info.fwhm.as_deref()),
             bad_bands: info.good_bands.as_deref().map(bad_bands),
             band_names: info.band_names.clone(),
@@ -100,7 +100,7 @@ impl CubeReport {
             geo: info.geo.clone(),
             quality_layers: hsipack_source::quality_names(&input.file, input.variable.as_deref()),
             values: if quick { None } else { Some(Values::read(source)?) },
-            notes: info.notes.iter().map(|note| told(note)).collect(),
+            notes: info.notes.iter().map(|note| with_urls(note)).collect(),
         })
     }
 }

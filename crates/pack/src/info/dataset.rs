@@ -389,7 +389,7 @@ impl StackReport {
         let stats = BandStats::of(meta).ok();
         let checksum = meta.codecs.checksum;
         let mask = |mask: &ChunkArray| {
-            let MaskMeaning { layers, class_names, class_colors, made: origin } =
+            let MaskMeaning { layers, class_names, class_colors, origin } =
                 mask.meta().mask_meaning();
             Ok(MaskReport {
                 name: mask.name().to_owned(),

@@ -8,7 +8,7 @@ use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
 
 use super::MergeOptions;
-use crate::convert::plan::{MOST_SPLITS, PlannedMask, PlannedStack, values_of};
+use crate::convert::plan::{MAX_SPLITS, PlannedMask, PlannedStack, values_of};
 use crate::convert::stats::StackStats;
 use crate::convert::{
     KeepBits, PackedType, PlannedCompanion, ValueOptions, classes, masks, shared_geo,
@@ -276,11 +276,11 @@ fn stats(
     }
     let mut all = all.ok_or_else(|| Error::bug("a stack without parts"))?;
     all.splits.retain(|split, _| !unknown.contains(split));
-    if all.splits.len() > MOST_SPLITS {
+    if all.splits.len() > MAX_SPLITS {
         all.splits.clear();
         unknown.clear();
         notes.push(format!(
-            "{}: there are more than {MOST_SPLITS} splits, so no statistics of splits are recorded",
+            "{}: there are more than {MAX_SPLITS} splits, so no statistics of splits are recorded",
             sources[0].1.name
         ));
     }
@@ -324,7 +324,7 @@ impl Masks {
                 layers: meaning.layers,
                 class_names: meaning.class_names,
                 class_colors: meaning.class_colors,
-                made: meaning.made,
+                origin: meaning.origin,
             };
             let Some(mask_of_all) = all.get_mut(mask.name()) else {
                 all.insert(mask.name().to_owned(), next);
@@ -342,7 +342,7 @@ impl Masks {
                 classes::together(&next.name, mask_of_all.class_names.take(), next.class_names);
             mask_of_all.class_names = names.map_err(|error| error.at(mask.folder()))?;
             classes::colors_together(&mut mask_of_all.class_colors, &next.class_colors);
-            mask_of_all.made = mask_of_all.made.take().or(next.made);
+            mask_of_all.origin = mask_of_all.origin.take().or(next.origin);
             mask_of_all.dtype = mask::wider(mask_of_all.dtype, next.dtype);
         }
         let mut all: Vec<PlannedMask> = all.into_values().collect();

@@ -223,7 +223,7 @@ impl Comparer<'_> {
     ) -> Result<Option<String>> {
         for group in masks::groups(&recipe.masks)? {
             let Some(array) = stack.mask(&group.name) else { continue };
-            if array.meta().mask_meaning().made.is_some() {
+            if array.meta().mask_meaning().origin.is_some() {
                 continue;
             }
             let shape = array.shape();

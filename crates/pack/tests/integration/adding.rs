@@ -113,7 +113,7 @@ fn several_masks_are_added_at_once_and_asked_for_once_in_order() {
             check_mask(&dataset, name, number, &ids);
             let meaning = dataset.stacks()[0].mask(name).unwrap().meta().mask_meaning();
             assert_eq!(meaning.class_names, Some(vec!["none".into(), "a".into()]));
-            let origin = meaning.made.unwrap();
+            let origin = meaning.origin.unwrap();
             assert_eq!(
                 (origin.command.as_str(), origin.recipe),
                 ("a command", json!({ "test": true }))

@@ -97,14 +97,14 @@ impl Segment {
     /// If the system does not offer such memory.
     pub(super) fn create(key: u64, arrays: &[ChunksOf]) -> io::Result<Self> {
         // SAFETY: the name is a string that ends with 0; the call makes a file, or gives -1.
-        let made = unsafe {
+        let descriptor = unsafe {
             libc::memfd_create(c"hsipack".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
         };
-        if made < 0 {
+        if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the file was opened just now, and nobody else has its number.
-        let file = File::from(unsafe { OwnedFd::from_raw_fd(made) });
+        let file = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
         let layout = Layout::of(arrays);
         file.set_len(layout.end)?;
         // SAFETY: the call changes what may be done to the file, and nothing of this process.
@@ -231,19 +231,19 @@ mod tests {
 
     #[test]
     fn a_chunk_kept_by_one_process_is_read_by_another() {
-        let one = Segment::create(5, &ARRAYS).unwrap();
-        let other = Segment::join(one.file().try_clone().unwrap(), 5, &ARRAYS).unwrap().unwrap();
+        let first = Segment::create(5, &ARRAYS).unwrap();
+        let other = Segment::join(first.file().try_clone().unwrap(), 5, &ARRAYS).unwrap().unwrap();
         assert!((0..3).all(|chunk| other.get(0, chunk).is_none()));
-        assert!(one.keep(0, 2, &[7; 5000], u64::MAX).is_some());
+        assert!(first.keep(0, 2, &[7; 5000], u64::MAX).is_some());
         assert!(other.keep(1, 0, &[1; 7], u64::MAX).is_some());
         assert!(other.keep(0, 2, &[8; 5000], u64::MAX).is_none(), "kept already");
         assert_eq!(other.get(0, 2), Some(&[7; 5000][..]));
-        assert_eq!(one.get(1, 0), Some(&[1; 7][..]));
-        assert_eq!((one.get(1, 1), one.get(0, 1)), (None, None));
-        assert_eq!((one.used(), other.used()), (5007, 5007));
-        one.keep(0, 0, &[1; 5000], 10_006);
-        assert_eq!((one.get(0, 0), one.used()), (None, 5007), "there is no room");
-        one.keep(0, 0, &[1; 5000], 10_007);
+        assert_eq!(first.get(1, 0), Some(&[1; 7][..]));
+        assert_eq!((first.get(1, 1), first.get(0, 1)), (None, None));
+        assert_eq!((first.used(), other.used()), (5007, 5007));
+        first.keep(0, 0, &[1; 5000], 10_006);
+        assert_eq!((first.get(0, 0), first.used()), (None, 5007), "there is no room");
+        first.keep(0, 0, &[1; 5000], 10_007);
         assert_eq!(other.used(), 10_007);
     }
 
@@ -273,41 +273,41 @@ mod tests {
 
     #[test]
     fn a_chunk_that_nobody_finished_is_nobody_s() {
-        let one = Segment::create(5, &ARRAYS).unwrap();
-        one.state(1).store(WRITING, Ordering::Relaxed);
-        one.keep(0, 1, &[1; 5000], u64::MAX);
-        assert_eq!((one.get(0, 1), one.used()), (None, 0));
+        let first = Segment::create(5, &ARRAYS).unwrap();
+        first.state(1).store(WRITING, Ordering::Relaxed);
+        first.keep(0, 1, &[1; 5000], u64::MAX);
+        assert_eq!((first.get(0, 1), first.used()), (None, 0));
     }
 
     #[test]
     fn other_files_are_not_joined() {
-        let one = Segment::create(5, &ARRAYS).unwrap();
-        let file = || one.file().try_clone().unwrap();
+        let first = Segment::create(5, &ARRAYS).unwrap();
+        let file = || first.file().try_clone().unwrap();
         assert!(Segment::join(file(), 6, &ARRAYS).unwrap().is_none());
         assert!(Segment::join(file(), 5, &ARRAYS[..1]).unwrap().is_none());
-        assert!(one.file().set_len(1).is_err(), "its length stays");
+        assert!(first.file().set_len(1).is_err(), "its length stays");
         let plain = tempfile::tempfile().unwrap();
-        plain.set_len(one.file().metadata().unwrap().len()).unwrap();
+        plain.set_len(first.file().metadata().unwrap().len()).unwrap();
         assert!(Segment::join(plain, 5, &ARRAYS).unwrap().is_none());
     }
 
     #[test]
     fn threads_that_keep_the_same_chunks_agree() {
         let arrays = [ChunksOf { count: 200, bytes: 4097 }];
-        let one = Segment::create(0, &arrays).unwrap();
+        let first = Segment::create(0, &arrays).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..4u8 {
-                let one = &one;
+                let first = &first;
                 scope.spawn(move || {
                     for chunk in (0..200).map(|chunk| (chunk * (2 * thread as usize + 1)) % 200) {
-                        one.keep(0, chunk, &[thread; 4097], u64::MAX);
-                        let values = one.get(0, chunk);
+                        first.keep(0, chunk, &[thread; 4097], u64::MAX);
+                        let values = first.get(0, chunk);
                         assert!(values.is_none_or(|values| values.iter().all(|v| *v == values[0])));
                     }
                 });
             }
         });
-        assert_eq!(one.used(), 200 * 4097);
-        assert!((0..200).all(|chunk| one.get(0, chunk).is_some()));
+        assert_eq!(first.used(), 200 * 4097);
+        assert!((0..200).all(|chunk| first.get(0, chunk).is_some()));
     }
 }

@@ -76,7 +76,7 @@ impl Dataset {
     pub(super) fn mask_array(&self, stack: usize, name: &str) -> Result<ArrayRef<'_>> {
         let masks = &self.stacks()[stack].masks;
         match masks.iter().position(|mask| mask.name() == name) {
-            Some(place) => Ok(self.array(stack, place + 1)),
+            Some(index) => Ok(self.array(stack, index + 1)),
             None => Err(self.no_mask(stack, name)),
         }
     }
@@ -90,7 +90,7 @@ impl Dataset {
         let packed = &self.stacks()[stack];
         let is_named = |array: &ChunkArray| array.name() == name && array.role() == Some(role);
         match packed.companions.iter().position(is_named) {
-            Some(place) => Ok(self.array(stack, 1 + packed.masks.len() + place)),
+            Some(index) => Ok(self.array(stack, 1 + packed.masks.len() + index)),
             None => Err(self.no_companion(stack, role, name)),
         }
     }

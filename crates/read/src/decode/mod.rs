@@ -269,14 +269,14 @@ impl Decoder<'_> {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let array = chunk.array(self.dataset);
-        let (index, place) = (chunk.index as usize, chunk.chunk as usize);
-        let number = array.number(index, place);
+        let (index, chunk_index) = (chunk.index as usize, chunk.chunk as usize);
+        let number = array.number(index, chunk_index);
         if buffer.holds(array, number) {
             return Ok(());
         }
         let mut bytes = buffer.memory(array.chunks.chunk_bytes())?;
         scratch.meter.chunks += 1;
-        self.load(array, index, place, None, &mut bytes, scratch)?;
+        self.load(array, index, chunk_index, None, &mut bytes, scratch)?;
         buffer.hold(chunk, number, bytes);
         Ok(())
     }

@@ -144,16 +144,16 @@ impl Planner<'_> {
     /// `None` if the batch is better planned as values.
     fn plan(mut self, plan: &BatchPlan, by_windows: bool) -> Option<Compressed> {
         // Bytes of the windows that are not planned yet, if they come as values.
-        let mut rest: usize =
+        let mut value_bytes_left: usize =
             plan.arrays.iter().map(|array| value_bytes(array.sample_bytes())).sum();
-        rest *= plan.items.len();
+        value_bytes_left *= plan.items.len();
         for (array, layout) in plan.arrays.iter().enumerate() {
             for (position, item) in plan.items.iter().enumerate() {
                 let reader = self.reader;
                 let stored = array_of(&reader.dataset, &reader.beside, *item, array).ok()?;
-                rest -= value_bytes(layout.sample_bytes());
+                value_bytes_left -= value_bytes(layout.sample_bytes());
                 let at = At { array, position };
-                if !self.is_resident(stored, *item, at, rest) {
+                if !self.is_resident(stored, *item, at, value_bytes_left) {
                     let decoder = reader.decoder_of(plan, position);
                     self.send(&decoder, stored, *item, at, layout.sample_bytes())?;
                 }
@@ -278,8 +278,14 @@ impl Planner<'_> {
     }
 
     /// Takes a window from the device's memory, if its cube has a place there. Chunks that are absent come with the batch, if
-    /// its slot has room for them beside `rest` bytes.
-    fn is_resident(&mut self, stored: ArrayRef<'_>, item: Item, at: At, rest: usize) -> bool {
+    /// its slot has room for them beside `value_bytes_left`.
+    fn is_resident(
+        &mut self,
+        stored: ArrayRef<'_>,
+        item: Item,
+        at: At,
+        value_bytes_left: usize,
+    ) -> bool {
         let Some(residents) = self.residents else { return false };
         let (reader, shape, window) = (self.reader, stored.shape(), stored.window(item.window));
         let index = reader.dataset.samples().index(item.sample);
@@ -311,7 +317,7 @@ impl Planner<'_> {
             chunks.iter().copied().filter(|chunk| region.is_absent(cube.first + chunk)).collect();
         let may_load = residents.is_own(region);
         if !absent.is_empty()
-            && (!may_load || !self.loads(region, cube, (stored, index), &absent, rest))
+            && (!may_load || !self.loads(region, cube, (stored, index), &absent, value_bytes_left))
         {
             return false;
         }
@@ -335,7 +341,7 @@ impl Planner<'_> {
         cube: &Cube,
         (stored, index): (ArrayRef<'_>, usize),
         chunks: &[usize],
-        rest: usize,
+        value_bytes_left: usize,
     ) -> bool {
         let sizes: Option<Vec<Loaded<'_>>> =
             chunks.iter().map(|chunk| self.load_form(region, stored, index, *chunk)).collect();
@@ -343,7 +349,7 @@ impl Planner<'_> {
         let bytes: usize = sizes.iter().map(|form| form.bytes() + MAX_GAP as usize).sum();
         // The table's rows of these chunks and of the windows to come.
         let tables = 2 * chunks.len() * (CHUNK_BYTES + 2 * STATUS_BYTES) + WINDOW_BYTES;
-        if self.end + bytes + rest + self.overhead() + tables > self.slot_bytes {
+        if self.end + bytes + value_bytes_left + self.overhead() + tables > self.slot_bytes {
             return false;
         }
         for (chunk, form) in chunks.iter().zip(sizes) {

@@ -103,8 +103,8 @@ impl<'a> Work<'a> {
             chunk = chunk.of_integers(array.stored_dtype().size(), array.dtype().size());
             floats = conversion.floats();
         }
-        let same = |one: &Option<Arc<Region>>, other: Option<&Arc<Region>>| {
-            one.as_ref().map(Arc::as_ptr) == other.map(Arc::as_ptr)
+        let same = |first: &Option<Arc<Region>>, second: Option<&Arc<Region>>| {
+            first.as_ref().map(Arc::as_ptr) == second.map(Arc::as_ptr)
         };
         let is_same =
             |job: &Job| same(&job.from, from) && same(&job.into, into) && job.floats == floats;
@@ -176,7 +176,7 @@ impl<'a> Work<'a> {
                 let gathered =
                     GatherWindow::new((cube.0, cube.1), bands, item, padding, cube.2, into);
                 let gathered = gathered.ok()?;
-                match self.gathers.iter_mut().find(|(known, _)| Arc::ptr_eq(known, region)) {
+                match self.gathers.iter_mut().find(|(source, _)| Arc::ptr_eq(source, region)) {
                     Some((_, all)) => all.push(gathered),
                     None => self.gathers.push((region.clone(), vec![gathered])),
                 }
@@ -245,12 +245,12 @@ impl<'a> Work<'a> {
         let mut steps = Vec::new();
         for load in compressed.entries.iter() {
             let Content::Load(number) = load.content else { continue };
-            let one = &compressed.loads.0[number];
-            if let Some((to, len)) = one.cube.frames.get(one.chunk) {
+            let loaded = &compressed.loads.0[number];
+            if let Some((to, len)) = loaded.cube.frames.get(loaded.chunk) {
                 let (from, bytes) = (load.range.start, load.range.len());
                 // The place was reserved for a frame of this length.
                 (bytes == *len as usize).then_some(())?;
-                steps.push(Step::Move { from, bytes, into: one.region.clone(), to: *to });
+                steps.push(Step::Move { from, bytes, into: loaded.region.clone(), to: *to });
             }
         }
         let mut status = statuses;

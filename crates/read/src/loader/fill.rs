@@ -63,9 +63,9 @@ pub(super) fn fill(
             }
             // … up to one that needs more work.
             let item = &items[0];
-            let (one, after) = out.split_at_mut(bytes);
+            let (window, after) = out.split_at_mut(bytes);
             out = after;
-            let mut read = || cubes.read(decoder, part, *item, one, scratch);
+            let mut read = || cubes.read(decoder, part, *item, window, scratch);
             let done = catch_unwind(AssertUnwindSafe(&mut read)).unwrap_or_else(|_| {
                 Err(Error::new(
                     ErrorKind::Io,

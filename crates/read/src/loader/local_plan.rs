@@ -11,7 +11,7 @@ use crate::plan::{Crop, EpochPlan, Item, Segment, Share};
 
 /// The cache is told nothing about longer epochs: it would take too long, and windows that are drawn from everywhere need
 /// every chunk all the time.
-const MOST_ITEMS: usize = 1 << 20;
+const MAX_ITEMS: usize = 1 << 20;
 /// How many epochs after the current one the cache is told about. If an epoch draws only some samples, or some more often
 /// than others, the epoch after the next one may need chunks that the next one does not.
 const EPOCHS: u64 = 3;
@@ -69,7 +69,7 @@ fn uses(
     let shares = (first..(first + here).min(world_size)).map(|rank| Share { rank, world_size });
     let epochs = shares.map(|share| reader.plan.epoch(epoch, delivered, share));
     let epochs: Vec<EpochPlan> = epochs.collect::<Result<_>>()?;
-    if epochs.iter().map(EpochPlan::items).sum::<usize>() > MOST_ITEMS {
+    if epochs.iter().map(EpochPlan::items).sum::<usize>() > MAX_ITEMS {
         return Ok(None);
     }
     let steps = epochs.iter().map(EpochPlan::batches).max().unwrap_or(0);

@@ -44,8 +44,8 @@ fn compiler(options: &[&str], from: &str, into: &Path) {
 }
 
 fn kernel() -> &'static Kernel {
-    static MADE: OnceLock<Kernel> = OnceLock::new();
-    MADE.get_or_init(|| {
+    static KERNEL: OnceLock<Kernel> = OnceLock::new();
+    KERNEL.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
         let load = |name: &str| {
             let library = folder.path().join(format!("{name}.so"));

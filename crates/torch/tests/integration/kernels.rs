@@ -46,8 +46,8 @@ impl Launcher for OnHost {
 }
 
 fn on_host() -> &'static Arc<OnHost> {
-    static MADE: OnceLock<Arc<OnHost>> = OnceLock::new();
-    MADE.get_or_init(|| {
+    static KERNELS: OnceLock<Arc<OnHost>> = OnceLock::new();
+    KERNELS.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("kernels.so");
         let target = "x86_64-unknown-linux-gnu";

@@ -427,7 +427,7 @@ impl<'a> Engine<'a> {
                     input: &planned.input,
                     rows: shape.rows,
                     columns: shape.columns,
-                    geo: planned.own.geo.as_ref(),
+                    geo: planned.facts.geo.as_ref(),
                 };
                 let names = array.class_names.as_deref();
                 let reader = MaskReader::open(group, cube, false)?
@@ -440,7 +440,7 @@ impl<'a> Engine<'a> {
                 reader
             }
         };
-        let has_fill = array.made.is_none() && !group.is_by_class();
+        let has_fill = array.origin.is_none() && !group.is_by_class();
         let fill = self.plan.mask_fill.filter(|_| has_fill).unwrap_or(0).into();
         encoder.encode_mask(reader.as_ref(), fill, array.dtype, &array.grid, &mask_codec(array))
     }
@@ -458,7 +458,7 @@ impl<'a> Engine<'a> {
             input: &sample.input,
             rows: shape.rows,
             columns: shape.columns,
-            geo: sample.own.geo.as_ref(),
+            geo: sample.facts.geo.as_ref(),
         };
         let reader = CompanionReader::open(&self.plan.companions[number], cube)?;
         if self.planned_before && reader.fingerprint()? != sample.companions[number] {

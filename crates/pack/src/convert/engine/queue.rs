@@ -288,7 +288,7 @@ impl References {
         };
         let is_per_cube =
             [&values.white, &values.dark].into_iter().flatten().any(Reference::is_of_each_cube)
-                || sample.own.radiometry.is_some();
+                || sample.facts.radiometry.is_some();
         if is_per_cube {
             return load();
         }

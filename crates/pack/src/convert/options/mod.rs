@@ -512,9 +512,9 @@ impl ConvertOptions {
     /// Refuses names that the arrays of companions cannot have.
     fn check_companions(&self) -> Result<()> {
         let companions = self.companions();
-        for (place, CompanionOption { name, role, .. }) in companions.iter().enumerate() {
+        for (index, CompanionOption { name, role, .. }) in companions.iter().enumerate() {
             check_array_name(name, role.words())?;
-            let other = companions[..place].iter().find(|other| other.name == *name);
+            let other = companions[..index].iter().find(|other| other.name == *name);
             let what = match other {
                 _ if self.mask.iter().any(|mask| mask.name == *name) => {
                     format!("a mask and a {} are named", role.words())
@@ -586,20 +586,20 @@ mod tests {
 
     #[test]
     fn options_are_read_as_given_and_as_recorded() {
-        let read = |given: Value| serde_json::from_value::<ConvertOptions>(given);
-        let given = read(json!({
+        let read = |options: Value| serde_json::from_value::<ConvertOptions>(options);
+        let options = read(json!({
             "inputs": ["a"], "output": "b", "append": true, "scale": 2, "fill": -1.5, "keep_bits": 7, "white": "w.hdr",
             "chunk": [8, 4], "codec": "zstd", "mask": [{ "name": "m", "pattern": "{stem}.png" }],
         }))
         .unwrap();
-        assert_eq!((given.mode, given.values.scale), (Mode::APPEND, Scale::Factor(2.0)));
-        assert_eq!(given.values.fill, Fill::Value(-1.5));
-        assert_eq!(given.values.keep_bits, KeepBits::Bits(7));
-        assert_eq!(given.values.white, Some(Reference::File("w.hdr".to_owned())));
-        assert_eq!((given.layout.codec, given.mask.len()), (Compressor::Zstd, 1));
-        let again = read(Value::Object(given.by_name())).unwrap();
-        assert_eq!(again.by_name(), given.by_name());
-        assert_eq!(given.by_name()["scale"], json!({ "factor": 2.0 }));
+        assert_eq!((options.mode, options.values.scale), (Mode::APPEND, Scale::Factor(2.0)));
+        assert_eq!(options.values.fill, Fill::Value(-1.5));
+        assert_eq!(options.values.keep_bits, KeepBits::Bits(7));
+        assert_eq!(options.values.white, Some(Reference::File("w.hdr".to_owned())));
+        assert_eq!((options.layout.codec, options.mask.len()), (Compressor::Zstd, 1));
+        let again = read(Value::Object(options.by_name())).unwrap();
+        assert_eq!(again.by_name(), options.by_name());
+        assert_eq!(options.by_name()["scale"], json!({ "factor": 2.0 }));
         for (wrong, expected) in [
             (json!({ "append": 1 }), "expected a boolean"),
             (json!({ "level": -1 }), "expected u8"),

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hsipack_format::metadata::{CompanionMeaning, Made};
+use hsipack_format::metadata::{CompanionMeaning, MaskOrigin};
 use hsipack_format::names::by_name;
 use hsipack_format::{
     Codec, Color, Compressor, CubeShape, DType, Error, Geo, Grid, Opt, Result, Shuffle, Tile,
@@ -120,7 +120,8 @@ struct MaskRecord {
     class_names: Option<Vec<String>>,
     #[serde(default)]
     class_colors: Vec<Option<Color>>,
-    made: Option<(String, Value)>,
+    #[serde(rename = "made")]
+    origin: Option<(String, Value)>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -284,7 +285,10 @@ impl From<&PlannedMask> for MaskRecord {
             layers: mask.layers.clone(),
             class_names: mask.class_names.clone(),
             class_colors: mask.class_colors.clone(),
-            made: mask.made.as_ref().map(|made| (made.command.clone(), made.recipe.clone())),
+            origin: mask
+                .origin
+                .as_ref()
+                .map(|origin| (origin.command.clone(), origin.recipe.clone())),
         }
     }
 }
@@ -299,7 +303,7 @@ impl MaskRecord {
             layers: self.layers,
             class_names: self.class_names,
             class_colors: self.class_colors,
-            made: self.made.map(|(command, recipe)| Made { command, recipe }),
+            origin: self.origin.map(|(command, recipe)| MaskOrigin { command, recipe }),
         })
     }
 }
@@ -478,12 +482,12 @@ impl<'a> PlanFile<'a> {
     /// The file for a plan that was made for `options`.
     pub fn new(plan: &'a Plan, options: &ConvertOptions, header: Header) -> Self {
         let mut kinds = Vec::new();
-        let mut known: HashMap<String, usize> = HashMap::new();
+        let mut numbers: HashMap<String, usize> = HashMap::new();
         let mut kind_of: HashMap<*const Description, usize> = HashMap::new();
         let mut number_of = |description: &Arc<Description>| {
             let kind = KindRecord::from(&**description);
             let text = serde_json::to_string(&kind).expect("plain values");
-            *known.entry(text).or_insert_with(|| {
+            *numbers.entry(text).or_insert_with(|| {
                 kinds.push(kind);
                 kinds.len() - 1
             })
@@ -502,8 +506,8 @@ impl<'a> PlanFile<'a> {
                 stack: sample.stack,
                 index: sample.index,
                 kind,
-                geo: sample.own.geo.as_ref().map(Cow::Borrowed),
-                radiometry: sample.own.radiometry.as_ref().map(Cow::Borrowed),
+                geo: sample.facts.geo.as_ref().map(Cow::Borrowed),
+                radiometry: sample.facts.radiometry.as_ref().map(Cow::Borrowed),
                 columns: Cow::Borrowed(&sample.columns),
                 fields: Cow::Borrowed(&sample.input.fields),
                 masks: Cow::from(&sample.masks),
@@ -588,7 +592,7 @@ impl<'a> PlanFile<'a> {
                 kinds.get(sample.kind).filter(|_| sample.stack < count).ok_or_else(broken)?;
             Ok(PlannedSample {
                 description: kind.clone(),
-                own: Box::new(OwnInfo {
+                facts: Box::new(OwnInfo {
                     geo: sample.geo.map(Cow::into_owned),
                     radiometry: sample.radiometry.map(Cow::into_owned),
                 }),

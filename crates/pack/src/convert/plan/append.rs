@@ -41,7 +41,7 @@ pub(super) fn continued(
             })
     };
     let masks = stack.masks.iter().map(|mask| {
-        let MaskMeaning { layers, class_names, class_colors, made } = mask.meta().mask_meaning();
+        let MaskMeaning { layers, class_names, class_colors, origin } = mask.meta().mask_meaning();
         Ok(PlannedMask {
             name: mask.name().to_owned(),
             dtype: mask.meta().dtype,
@@ -50,7 +50,7 @@ pub(super) fn continued(
             layers,
             class_names,
             class_colors,
-            made,
+            origin,
         })
     });
     let companions = stack.companions.iter().map(|companion| {
@@ -134,7 +134,7 @@ pub(super) fn made_masks(base: Option<&Dataset>) -> BTreeMap<String, MaskMeaning
     let stacks = base.into_iter().flat_map(Dataset::stacks);
     let masks = stacks.flat_map(|stack| &stack.masks);
     let masks = masks.map(|mask| (mask.name().to_owned(), mask.meta().mask_meaning()));
-    masks.filter(|(_, meaning)| meaning.made.is_some()).collect()
+    masks.filter(|(_, meaning)| meaning.origin.is_some()).collect()
 }
 
 /// The masks of new cubes, sorted by name: those that have files, and those that were added to the dataset after
@@ -144,16 +144,16 @@ pub(super) fn made_masks(base: Option<&Dataset>) -> BTreeMap<String, MaskMeaning
 /// If files are given for a mask that was added after packing.
 pub(super) fn with_made(
     mut groups: Vec<MaskGroup>,
-    made: &BTreeMap<String, MaskMeaning>,
+    added_masks: &BTreeMap<String, MaskMeaning>,
 ) -> Result<Vec<MaskGroup>> {
-    if let Some(group) = groups.iter().find(|group| made.contains_key(&group.name)) {
+    if let Some(group) = groups.iter().find(|group| added_masks.contains_key(&group.name)) {
         return Err(Error::conflict(format!(
             "mask {} was added to the dataset after packing, so files for new cubes cannot be given",
             group.name
         ))
         .with_remedy(remedy!["leave it out of ", Opt::Mask, "; the mask is 0 in new cubes"]));
     }
-    groups.extend(made.keys().map(|name| MaskGroup {
+    groups.extend(added_masks.keys().map(|name| MaskGroup {
         name: name.clone(),
         patterns: Vec::new(),
         classes: Vec::new(),
@@ -173,8 +173,8 @@ pub(crate) fn values_of(base: &Dataset) -> Option<ValueOptions> {
     let calibrated = recipes
         .iter()
         .rposition(|recipe| recipe.values.white.is_some() || recipe.values.dark.is_some());
-    let place = calibrated.unwrap_or(recipes.len().checked_sub(1)?);
-    recipes.into_iter().nth(place).map(|recipe| recipe.values)
+    let index = calibrated.unwrap_or(recipes.len().checked_sub(1)?);
+    recipes.into_iter().nth(index).map(|recipe| recipe.values)
 }
 
 /// A note if the new cubes are calibrated by references and those of the dataset are not, or the other way round. That is

@@ -140,7 +140,7 @@ impl ClassNames {
         for mask in stacks.iter_mut().flat_map(|stack| &mut stack.masks) {
             let all_names = self.names.get(&mask.name);
             if let Some(all_names) =
-                all_names.filter(|_| mask.layers.is_empty() && mask.made.is_none())
+                all_names.filter(|_| mask.layers.is_empty() && mask.origin.is_none())
             {
                 let names = mask.class_names.take();
                 mask.class_names = classes::together(&mask.name, names, Some(all_names.clone()))?;

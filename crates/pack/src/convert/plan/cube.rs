@@ -52,7 +52,7 @@ fn open_file(input: &Input, values: &ValueOptions) -> Result<Box<dyn Source>> {
         );
     }
     let axes = match &input.axes {
-        Some(own) => Axes::parse(own),
+        Some(text) => Axes::parse(text),
         None => values.axes()?,
     };
     let (variable, sample) = match axes.as_ref().and_then(Axes::sample_axis) {
@@ -166,10 +166,11 @@ pub fn select_bands(info: &CubeInfo, values: &ValueOptions) -> Result<Option<Vec
         bands.retain(|band| good[*band]);
     }
     if bands.is_empty() {
-        let known = info.wavelength.iter().flatten().copied();
-        let (low, high) = known.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), nm| {
-            (low.min(nm), high.max(nm))
-        });
+        let wavelengths = info.wavelength.iter().flatten().copied();
+        let (low, high) = wavelengths
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), nm| {
+                (low.min(nm), high.max(nm))
+            });
         let has = match low <= high {
             true => format!("{all} bands from {low} to {high} nm"),
             false => format!("{all} bands"),

@@ -18,7 +18,7 @@ pub(super) struct Evidence<'a> {
     groups: &'a [MaskGroup],
     values: &'a ValueOptions,
     /// Orders by the lengths of arrays.
-    known: HashMap<[usize; 3], Known>,
+    orders: HashMap<[usize; 3], Known>,
 }
 
 /// The order of arrays of certain lengths.
@@ -53,7 +53,7 @@ const ORDERS: [AxisOrder; 3] = [AxisOrder::BIP, AxisOrder::BIL, AxisOrder::BSQ];
 
 impl<'a> Evidence<'a> {
     pub fn new(groups: &'a [MaskGroup], values: &'a ValueOptions) -> Self {
-        Self { groups, values, known: HashMap::new() }
+        Self { groups, values, orders: HashMap::new() }
     }
 
     /// Learns the order of a cube whose file, or whose mask, says it.
@@ -64,20 +64,20 @@ impl<'a> Evidence<'a> {
         let Some(order) = info.axes else { return Ok(()) };
         let lengths = order.lengths(info.shape);
         let says = || Known { order: Some(order), according_to: input.text(), is_used: false };
-        let known = self.known.entry(lengths).or_insert_with(says);
-        if known.order.is_none_or(|before| before == order) {
+        let entry = self.orders.entry(lengths).or_insert_with(says);
+        if entry.order.is_none_or(|before| before == order) {
             return Ok(());
         }
-        if known.is_used {
-            let before = known.order.map(|before| before.to_string()).unwrap_or_default();
+        if entry.is_used {
+            let before = entry.order.map(|before| before.to_string()).unwrap_or_default();
             return Err(Error::ambiguous(format!(
                 "its axes are {order}, but those of {} are {before}, although their lengths are the same; other files do not say their axes",
-                known.according_to
+                entry.according_to
             ))
             .at(&input.file)
             .with_remedy(remedy!["give the order of axes with ", Opt::Axes]));
         }
-        known.order = None;
+        entry.order = None;
         Ok(())
     }
 
@@ -94,9 +94,9 @@ impl<'a> Evidence<'a> {
 
     /// The order of the axes of arrays of these lengths, if a cube has said it.
     pub fn of_lengths(&mut self, lengths: [usize; 3]) -> Option<Found> {
-        let known = self.known.get_mut(&lengths)?;
-        let axes = known.order?.to_string();
-        known.is_used = true;
+        let entry = self.orders.get_mut(&lengths)?;
+        let axes = entry.order?.to_string();
+        entry.is_used = true;
         Some(Found { axes, why: "another cube with axes of these lengths" })
     }
 

@@ -26,7 +26,7 @@ pub(super) struct Examiner<'a> {
     /// The companions of every cube.
     pub companions: Vec<CompanionOption>,
     /// Masks of the dataset that were added after packing, for which cubes have no files.
-    pub made: BTreeMap<String, MaskMeaning>,
+    pub added_masks: BTreeMap<String, MaskMeaning>,
 }
 
 /// Contents of the files of an input.
@@ -148,7 +148,7 @@ impl Examiner<'_> {
         let geo = info.geo.as_ref();
         let cube = CubeOfMask { input, rows: shape.rows, columns: shape.columns, geo };
         let fill = self.options.mask_fill;
-        let meaning = self.made.get(&group.name);
+        let meaning = self.added_masks.get(&group.name);
         let reader = match meaning {
             None => MaskReader::open(group, cube, fill.is_some())?,
             Some(_) => None,
@@ -190,7 +190,7 @@ impl Examiner<'_> {
             layers,
             class_names,
             class_colors,
-            made: meaning.and_then(|meaning| meaning.made.clone()),
+            origin: meaning.and_then(|meaning| meaning.origin.clone()),
         };
         let fingerprint = reader.as_ref().map(MaskReader::fingerprint).transpose()?;
         let by_name = reader.as_ref().and_then(|reader| reader.by_name.as_ref());

@@ -327,7 +327,7 @@ fn meaning(sample: &PlannedSample, values: &ValueOptions) -> Result<Meaning> {
     if info.band_scaling.is_some() && !is_raw {
         return refuse("its bands have different scale factors or offsets".to_owned());
     }
-    if sample.own.radiometry.is_some() {
+    if sample.facts.radiometry.is_some() {
         return refuse("its file calibrates every pixel, which changes values".to_owned());
     }
     let Scaling { multiply, divide, add } = if is_raw { Scaling::NONE } else { info.scaling };

@@ -26,7 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hsipack_format::metadata::{Made, Role};
+use hsipack_format::metadata::{MaskOrigin, Role};
 use hsipack_format::samples::boxes::{BOX_LABELS, label_text};
 use hsipack_format::{Codec, Color, CubeShape, DType, Error, ErrorKind, Grid, Result};
 use hsipack_source::CubeInfo;
@@ -45,7 +45,7 @@ use self::evidence::{Answer, Evidence, Found};
 use self::examine::{Examined, Examiner};
 pub use self::integers::{ExactIntegers, exact_integers};
 pub(crate) use self::lists::assign as assign_lists;
-pub(crate) use self::planner::MOST_SPLITS;
+pub(crate) use self::planner::MAX_SPLITS;
 use self::planner::Planner;
 use self::select::Layers;
 use super::companions::PlannedCompanion;
@@ -122,7 +122,7 @@ pub struct PlannedSample {
     /// Bands and values as its file describes them, and the bands that are kept.
     pub description: Arc<Description>,
     /// Facts in its file that hold for it alone.
-    pub own: Box<OwnInfo>,
+    pub facts: Box<OwnInfo>,
     /// Columns of the user's tables.
     pub columns: Map<String, Value>,
     /// Fingerprints of the files of its masks. Masks that it lacks (`None`) are filled.
@@ -138,7 +138,7 @@ pub struct PlannedSample {
 impl PlannedSample {
     /// The description in its file.
     pub fn info(&self) -> CubeInfo {
-        self.description.of(&self.input.file, &self.own)
+        self.description.of(&self.input.file, &self.facts)
     }
 
     /// Rows, columns and bands in its file.
@@ -240,7 +240,7 @@ pub struct PlannedMask {
     /// Colours of classes, as far as they are known.
     pub class_colors: Vec<Option<Color>>,
     /// How it was made, if it was added after packing. New cubes then have no file for it.
-    pub made: Option<Made>,
+    pub origin: Option<MaskOrigin>,
 }
 
 /// Number of inputs that are examined before the first of them is added to the plan. If one cannot be packed, at most so many

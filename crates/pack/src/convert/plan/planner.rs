@@ -36,7 +36,7 @@ pub(super) struct Planner<'a> {
     by_shape: HashMap<CubeShape, usize>,
     class_names: ClassNames,
     /// Masks of the dataset that were added after packing.
-    made: BTreeMap<String, MaskMeaning>,
+    added_masks: BTreeMap<String, MaskMeaning>,
     /// How the cubes of the dataset were packed.
     theirs: Option<ValueOptions>,
     cube_notes: CubeNotes,
@@ -55,7 +55,7 @@ impl<'a> Planner<'a> {
     ) -> Result<Self> {
         let taken =
             base.iter().flat_map(|base| base.samples().names()).map(str::to_owned).collect();
-        let made = made_masks(base);
+        let added_masks = made_masks(base);
         let theirs = base.and_then(values_of);
         let notes = theirs.iter().filter_map(|theirs| calibration_note(&options.values, theirs));
         Ok(Self {
@@ -64,7 +64,7 @@ impl<'a> Planner<'a> {
             plan: Plan {
                 samples: Vec::new(),
                 stacks: Vec::new(),
-                masks: with_made(masks, &made)?,
+                masks: with_made(masks, &added_masks)?,
                 companions: options.companions(),
                 split_stats: true,
                 mask_fill: options.mask_fill,
@@ -77,7 +77,7 @@ impl<'a> Planner<'a> {
             names: taken,
             by_shape: HashMap::new(),
             class_names: ClassNames::of(base),
-            made,
+            added_masks,
             theirs,
             cube_notes: CubeNotes::default(),
             descriptions: Descriptions::default(),
@@ -92,7 +92,7 @@ impl<'a> Planner<'a> {
             options: self.options,
             masks: self.plan.masks.clone(),
             companions: self.plan.companions.clone(),
-            made: self.made.clone(),
+            added_masks: self.added_masks.clone(),
         }
     }
 
@@ -188,7 +188,7 @@ impl<'a> Planner<'a> {
         }
         self.note_references(&input);
         self.names.insert(name.clone());
-        let (description, own) = self.descriptions.share(info, bands);
+        let (description, facts) = self.descriptions.share(info, bands);
         let number = self.plan.samples.len();
         let index = self.plan.stacks[stack].existing + self.plan.stacks[stack].samples.len();
         self.plan.stacks[stack].samples.push(number);
@@ -198,7 +198,7 @@ impl<'a> Planner<'a> {
             stack,
             index,
             description,
-            own: Box::new(own),
+            facts: Box::new(facts),
             columns,
             masks: mask_fingerprints,
             companions: companion_fingerprints,
@@ -641,8 +641,8 @@ impl<'a> Planner<'a> {
 
     /// Adds a note that masks which were added after packing are empty in the new cubes.
     fn note_made(&mut self) {
-        if !self.made.is_empty() {
-            let names: Vec<&str> = self.made.keys().map(String::as_str).collect();
+        if !self.added_masks.is_empty() {
+            let names: Vec<&str> = self.added_masks.keys().map(String::as_str).collect();
             self.plan.notes.push(format!(
                 "masks that were added after packing ({}) are 0 in the new cubes until you add them again",
                 names.join(", ")
@@ -697,10 +697,10 @@ impl<'a> Planner<'a> {
     fn limit_splits(&mut self) {
         let splits: HashSet<_> =
             self.plan.samples.iter().filter_map(PlannedSample::split).collect();
-        self.plan.split_stats = splits.len() <= MOST_SPLITS;
+        self.plan.split_stats = splits.len() <= MAX_SPLITS;
         if !self.plan.split_stats {
             self.plan.notes.push(format!(
-                "there are {} splits, so no statistics of splits are recorded (at most {MOST_SPLITS} splits can have them)",
+                "there are {} splits, so no statistics of splits are recorded (at most {MAX_SPLITS} splits can have them)",
                 splits.len()
             ));
         }
@@ -753,7 +753,7 @@ fn share_colors(stacks: &mut [PlannedStack]) {
 }
 
 /// The most splits for which statistics are recorded.
-pub(crate) const MOST_SPLITS: usize = 64;
+pub(crate) const MAX_SPLITS: usize = 64;
 
 /// The layers of a mask in all cubes: `ours` of those so far, then those that another cube has besides.
 ///

@@ -205,7 +205,7 @@ class LoaderLevels:
             case "threads":
                 changes = {"threads": remedy["threads"]}
             case "without":
-                changes = {"pipeline": _without(self._pipeline, remedy["place"])}
+                changes = {"pipeline": _without(self._pipeline, remedy["index"])}
             case _:
                 changes = crops.random(*remedy["pixels"])
         return self._stream(**changes)
