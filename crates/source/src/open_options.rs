@@ -18,6 +18,9 @@ pub struct OpenOptions {
     /// For a mask of a sample: the number of samples in the array of the cube. An array of masks has one for each of
     /// them; an axis of another length holds layers.
     pub samples: Option<usize>,
+    /// The number that marks missing values, as the user gives it. It stands for all numbers that mark them in the file, if it
+    /// is one of them.
+    pub nodata: Option<f64>,
     /// The ENVI header of raw data that have no header beside them.
     pub header: Option<PathBuf>,
     /// Whether the file is a mask: images, and 2-D arrays as a single band, are accepted.

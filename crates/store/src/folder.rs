@@ -43,8 +43,35 @@ const TRIES: usize = 1000;
 const GAP: Duration = Duration::from_secs(2);
 const STEP: Duration = Duration::from_millis(5);
 
-/// The folder beside `output` in which a conversion works.
+/// Refuses an output inside a dataset on this machine, whose files are all listed in it.
+///
+/// # Errors
+/// If `output` lies inside a dataset.
+pub fn check_outside(output: &Path) -> Result<()> {
+    let absolute = std::path::absolute(output).unwrap_or_else(|_| output.to_owned());
+    let is_dataset =
+        |folder: &&Path| folder.join(SHA256SUMS).is_file() && folder.join("zarr.json").is_file();
+    match absolute.ancestors().skip(1).find(is_dataset) {
+        None => Ok(()),
+        Some(dataset) => Err(Error::conflict(format!(
+            "the output lies inside the dataset {}",
+            dataset.display()
+        ))
+        .at(output)
+        .with_remedy(remedy!["choose another ", Opt::Output])),
+    }
+}
+
+/// The dataset to which `output` leads, if it is a symbolic link to one; otherwise `output`.
+pub fn link_target(output: &Path) -> PathBuf {
+    let is_link = fs::symlink_metadata(output).is_ok_and(|found| found.is_symlink());
+    let target = is_link.then(|| fs::canonicalize(output).ok()).flatten();
+    target.unwrap_or_else(|| output.to_owned())
+}
+
+/// The folder in which a conversion works: beside `output`, or beside the dataset to which `output` links.
 pub fn partial(output: &Path) -> PathBuf {
+    let output = link_target(output);
     let mut name: OsString = output.file_name().unwrap_or_default().to_owned();
     name.push(".partial");
     output.with_file_name(name)

@@ -275,3 +275,44 @@ def test_killed_additions_leave_the_dataset_as_it_was_or_whole(
         check_valid(hsipack, path)
         shutil.rmtree(path)
     assert killed >= KILLS // 3
+
+
+@pytest.mark.parametrize("command", ["append", "table", "split", "target"])
+def test_changes_through_a_link_change_the_dataset(
+    command: str, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    dataset, link = tmp_path / "disk" / "d.hsipack", tmp_path / "d.hsipack"
+    dataset.parent.mkdir()
+    files = [tmp_path / f"{name}.npy" for name in "abc"]
+    for file in files:
+        np.save(file, smooth_cube())
+    hsipack.convert(*files[:2], "--axes", "yxb", out=dataset)
+    link.symlink_to(dataset)
+    (tmp_path / "t.csv").write_text("name,age\na,3\nb,4\n")
+    np.save(tmp_path / "t.npy", np.ones(smooth_cube().shape[:2], np.float32))
+    words: dict[str, list[object]] = {
+        "append": ["convert", files[2], "--axes", "yxb", "--append", "-o", link],
+        "table": ["table", link, tmp_path / "t.csv"],
+        "split": ["split", link, "--by", "samples", "--shares", "train=0.5,val=0.5"],
+        "target": ["add", link, "--target", f"depth={tmp_path / 't.npy'}"],
+    }
+    before = tree(dataset)
+    done = hsipack.run(*words[command])
+    assert done.returncode == 0, done.stderr
+    assert link.is_symlink()
+    assert tree(dataset) != before
+    assert hsipack.run("validate", dataset).returncode == 0
+    assert sorted(path.name for path in dataset.parent.iterdir()) == [dataset.name]
+
+
+def test_nothing_is_written_into_a_dataset(hsipack: Hsipack, tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", smooth_cube())
+    out = tmp_path / "out"
+    hsipack.convert(tmp_path / "a.npy", "--axes", "yxb", out=out)
+    inside = out / "in.hsipack"
+    message = hsipack.refuse(tmp_path / "a.npy", "--axes", "yxb", out=inside, names=inside)
+    assert "inside the dataset" in message
+    before = tree(out)
+    done = hsipack.run("export", out, "--sample", "a", "-o", out / "a.zarr")
+    assert "inside the dataset" in check_refusal(done, out / "a.zarr")
+    assert tree(out) == before

@@ -179,3 +179,23 @@ def test_info_and_preview(packed: Packed, tmp_path: Path) -> None:
     picture = np.asarray(Image.open(tmp_path / "p.png"))
     assert picture.ndim == 3
     assert picture.shape[1] >= 900
+
+
+def test_numbers_with_leading_zeros_are_names(hsipack: Hsipack, tmp_path: Path) -> None:
+    names = ["0001", "0002", "0003"]
+    for number, name in enumerate(names, 1):
+        np.save(tmp_path / f"{name}.npy", np.full((4, 5, 3), number, np.float32))
+    files = [tmp_path / f"{name}.npy" for name in names]
+    hsipack.convert(*files, "--axes", "yxb", out=tmp_path / "out")
+    for sample, value in [*zip(names, [1, 2, 3], strict=True), ("0", 1), ("2", 3)]:
+        words = [
+            "export",
+            tmp_path / "out",
+            "--sample",
+            sample,
+            "-o",
+            tmp_path / "e.npy",
+            "--force",
+        ]
+        assert hsipack.run(*words).returncode == 0
+        assert (np.load(tmp_path / "e.npy") == value).all(), sample

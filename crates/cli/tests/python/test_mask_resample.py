@@ -159,3 +159,37 @@ def test_grids_without_a_relation_are_refused(hsipack: Hsipack, tmp_path: Path) 
     words = [tmp_path / "c.tif", "--mask", tmp_path / "m.tif", "--mask-resample", "majority"]
     message = hsipack.refuse(*words, out=tmp_path / "out", names=tmp_path / "m.tif")
     assert "--mask-fill" in message
+
+
+NORTH_UP = Affine(30, 0, 500000, 0, -30, 5400000)
+
+
+@pytest.mark.parametrize(
+    ("place", "crs"),
+    [
+        (Affine(30, 0, 500060, 0, -30, 5400000), UTM),
+        (Affine(30, 0, 500000, 0, 30, 5399520), UTM),
+        (NORTH_UP, "EPSG:32633"),
+    ],
+    ids=["two pixels east", "south up", "another zone"],
+)
+@pytest.mark.parametrize("option", ["mask", "target", "image"])
+def test_labels_of_another_place_are_refused(
+    hsipack: Hsipack, tmp_path: Path, option: str, place: Affine, crs: str
+) -> None:
+    labels = np.arange(16 * 12, dtype=np.uint8).reshape(1, 16, 12)
+    write_raster(tmp_path / "c.tif", np.zeros((3, 16, 12), np.float32), NORTH_UP)
+    write_raster(tmp_path / "l.tif", labels, place, crs)
+    words = [tmp_path / "c.tif", f"--{option}", f"gt={tmp_path / 'l.tif'}"]
+    message = hsipack.refuse(*words, out=tmp_path / "out", names=tmp_path / "l.tif")
+    assert "elsewhere on Earth" in message
+    if option == "mask":
+        assert "--mask-resample nearest" in message
+        more = ["--mask-resample", "nearest", "--mask-fill", 255]
+        hsipack.convert(*words, *more, out=tmp_path / "out")
+        want = warped(labels[0], place, NORTH_UP, (16, 12), "nearest", (crs, UTM))
+        assert np.array_equal(read_zarr(tmp_path / "out", array="gt")[0], want)
+    # Programs disagree about whether coordinates are those of a pixel's corner or centre.
+    write_raster(tmp_path / "l.tif", labels, NORTH_UP @ Affine.translation(0.5, 0.5))
+    hsipack.convert(*words, out=tmp_path / "near")
+    assert np.array_equal(read_zarr(tmp_path / "near", array="gt")[0].squeeze(), labels[0])

@@ -18,6 +18,7 @@ from helpers import (
     metadata,
     open_xarray,
     read_everywhere,
+    read_zarr,
     write_cubes,
     write_envi,
 )
@@ -576,3 +577,22 @@ def test_a_dataset_whose_stacks_disagree_can_be_appended_to(
     note = "stacks of the dataset name the classes of mask gt differently"
     assert note in done.stdout + done.stderr
     assert class_names(out, "7x5x4") == ["none", "elm"]
+
+
+@pytest.mark.parametrize(("dtype", "nodata"), [("uint8", 255), ("int16", 255), ("uint16", 65535)])
+def test_declared_nodata_is_filled(
+    hsipack: Hsipack, tmp_path: Path, dtype: str, nodata: int
+) -> None:
+    labels = np.array([[0, 1, 2], [nodata, 1, nodata]]).astype(dtype)
+    np.save(tmp_path / "c.npy", np.zeros((2, 3, 4), np.float32))
+    tifffile.imwrite(
+        tmp_path / "m.tif", labels, photometric="minisblack",
+        extratags=[(42113, "s", 0, str(nodata), True)],
+    )  # fmt: skip
+    words = [tmp_path / "c.npy", "--axes", "yxb", "--mask", f"gt={tmp_path / 'm.tif'}"]
+    hsipack.convert(*words, out=tmp_path / "ids")
+    assert np.array_equal(read_zarr(tmp_path / "ids", array="gt")[0], labels)
+    hsipack.convert(*words, "--mask-fill", 7, out=tmp_path / "filled")
+    want = [[0, 1, 2], [7, 1, 7]]
+    assert np.array_equal(read_zarr(tmp_path / "filled", array="gt")[0], want)
+    assert hsipack.run("validate", tmp_path / "filled", "--source").returncode == 0

@@ -4,6 +4,7 @@ import json
 import warnings
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from helpers import (
@@ -631,3 +632,70 @@ def test_where_white_and_dark_agree_nothing_is_known(hsipack: Hsipack, tmp_path:
     assert np.isnan(packed[:, 4, 2]).all()
     assert np.isnan(packed).sum() == 12
     assert np.isnan(read_tensorstore(tmp_path / "out.hsipack")).sum() == 12
+
+
+@pytest.mark.parametrize("columns", [9, 1])
+def test_references_are_read_as_cubes_are(columns: int, hsipack: Hsipack, tmp_path: Path) -> None:
+    cube, white = smooth_cube(dtype="uint16"), reference(7, columns, 1, 3000)
+    want = cube / white.astype(np.float64).mean(0)
+    # Axes that nothing but the option says.
+    for name, values in {"c": cube, "w": white}.items():
+        np.save(tmp_path / f"{name}.npy", values.transpose(2, 0, 1))
+    words: list[object] = ["--axes", "byx", "--white", tmp_path / "w.npy"]
+    hsipack.convert(tmp_path / "c.npy", *words, out=tmp_path / "axes")
+    np.testing.assert_allclose(read_zarr(tmp_path / "axes")[0], want, rtol=2**-10.99)
+    # A reference of another kind, to which the option does not apply.
+    words[-1] = write_envi(tmp_path / "white.hdr", white)
+    hsipack.convert(tmp_path / "c.npy", *words, out=tmp_path / "envi")
+    np.testing.assert_allclose(read_zarr(tmp_path / "envi")[0], want, rtol=2**-10.99)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int16"])
+@pytest.mark.parametrize("nodata", [-9999, -32768])
+def test_one_of_several_markers_stands_for_all(
+    dtype: str, nodata: int, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    values = np.arange(24, dtype=np.int16).reshape(2, 3, 4)
+    values[0, 0, 0], values[1, 2, 3] = -9999, -32768
+    with h5py.File(tmp_path / "c.h5", "w") as file:
+        file["cube"] = values
+        file["cube"].attrs.update(
+            {"_FillValue": np.int16(-9999), "missing_value": np.int16(-32768)}
+        )
+    words = [tmp_path / "c.h5", "--axes", "yxb", "--nodata", nodata, "--dtype", dtype]
+    hsipack.convert(*words, out=tmp_path / "out")
+    image = open_xarray(tmp_path / "out")["image"][0].values
+    missing = np.isnan(image) | (image == nodata)
+    assert np.array_equal(missing, values < 0)
+    assert np.array_equal(image[~missing], values[~missing])
+
+
+def test_other_missing_values_and_bands_of_appended_cubes_are_noted(
+    hsipack: Hsipack, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", np.ones((4, 5, 8), np.float32))
+    words = ["--axes", "yxb", "--bands", "0-3", "--fill", -1]
+    hsipack.convert(tmp_path / "a.npy", *words, out=out)
+    words = ["--axes", "yxb", "--bands", "4-7", "--nodata", 0, "--append"]
+    notes = hsipack.convert(tmp_path / "b.npy", *words, out=out)["notes"]
+    for option in ["--bands", "--fill", "--nodata"]:
+        assert [note for note in notes if note.startswith(option)], (option, notes)
+
+
+def test_band_names_decide_where_wavelengths_are_missing(hsipack: Hsipack, tmp_path: Path) -> None:
+    cube = smooth_cube()[..., :3]
+    named = {
+        "a": ["red", "green", "blue"],
+        "b": ["blue", "green", "red"],
+        "c": ["red", "green", "nir"],
+    }
+    files = [
+        write_envi(tmp_path / f"{name}.hdr", cube, band_names=names)
+        for name, names in named.items()
+    ]
+    message = hsipack.refuse(*files[:2], out=tmp_path / "out", names=tmp_path / "b")
+    assert "blue, green, red" in message
+    notes = hsipack.convert(files[0], files[2], out=tmp_path / "out")["notes"]
+    assert any("band names differ" in note for note in notes), notes

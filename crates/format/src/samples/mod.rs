@@ -269,9 +269,10 @@ impl Samples {
         self.index.name(id)
     }
 
-    /// The sample that `text` refers to: by its id, otherwise by its name.
+    /// The sample that `text` refers to: by its id, otherwise by its name. Ids have no leading zeros: `0001` is a name.
     pub fn find(&self, text: &str) -> Option<usize> {
-        let by_id = text.parse().ok().filter(|id| *id < self.len());
+        let is_id = |id: &usize| *id < self.len() && id.to_string() == text;
+        let by_id = text.parse().ok().filter(is_id);
         by_id.or_else(|| self.names().position(|name| name == text))
     }
 

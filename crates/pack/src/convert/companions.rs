@@ -13,6 +13,7 @@ use hsipack_format::metadata::{CompanionMeaning, Role};
 use hsipack_format::{
     Codec, CubeShape, DType, Error, ErrorKind, Grid, Opt, Ratio, Result, Tile, remedy,
 };
+use hsipack_source::labels::lies_elsewhere;
 use hsipack_source::{CubeInfo, OpenOptions, Source};
 
 use super::encode::OpenCube;
@@ -231,6 +232,19 @@ impl CompanionReader {
         let source = open_source(companion.role, &file, cube)?;
         let shape = source.info().shape;
         let size = [shape.rows, shape.columns];
+        if let (Some(ours), Some(theirs)) = (cube.geo, &source.info().geo)
+            && Ratio::of(size, image).is_some()
+            && lies_elsewhere(ours, image, theirs, size)
+        {
+            let what = format!(
+                "the {} {name:?} lies elsewhere on Earth than its cube {}, by the coordinates in both files",
+                role.words(),
+                input.text()
+            );
+            return Err(Error::conflict(what).at(&file.file).with_remedy(
+                "warp it to the pixels of the cube (gdalwarp), or correct or remove the coordinates of one of the files",
+            ));
+        }
         let ratio = Ratio::of(size, image);
         let (ratio, is_fitted) = match (ratio, role, fit) {
             (Some(ratio), ..) if ratio.is_same() => (ratio, false),

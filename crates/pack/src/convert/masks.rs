@@ -439,6 +439,10 @@ impl MaskReader {
             for (pixel, id) in out.iter_mut().enumerate() {
                 for band in 0..bands {
                     let value = match ids.next() {
+                        Ok(value) if self.is_filled(value, info.ignore_value) => {
+                            without_id.push((pixel, self.fill.unwrap_or(value).into()));
+                            0
+                        }
                         Ok(value) => MaskValue::from(value),
                         Err(value) => {
                             let has_none = has_no_class(value, info.ignore_value);
@@ -484,6 +488,11 @@ impl MaskReader {
     }
 
     /// The packed id of a value that is not a class id, if it has one.
+    /// Whether a class id marks pixels without a class, which get another one. Id 0 already says so.
+    fn is_filled(&self, id: u16, nodata: Option<f64>) -> bool {
+        self.fill.is_some() && !self.is_boolean && id > 0 && nodata == Some(f64::from(id))
+    }
+
     fn id_of(&self, value: f64, has_no_class: bool) -> Option<u16> {
         let listed = self.new_ids.as_ref().and_then(|table| table.of_value(value));
         let others = || self.new_ids.as_ref().and_then(ClassTable::of_others);

@@ -5,6 +5,7 @@
 //! | `options/` | the options of a conversion |
 //! | `arguments.rs` | feature `clap`: the options as they are typed on a command line |
 //! | `plan/` | opens and checks every input once, gives it a place, and resolves the options that depend on inputs; writes nothing |
+//! | `cube_file.rs` | opens the file of a cube or of its reference as the options say |
 //! | `pairs.rs` | finds the white and dark references of each cube |
 //! | `references.rs` | white and dark references of a cube, and whether they fit it |
 //! | `transform.rs`, `calibration.rs`, `cast.rs` | from stored numbers to fp16 |
@@ -42,6 +43,7 @@ mod class_ids;
 pub(crate) mod classes;
 pub(crate) mod companions;
 mod conflicts;
+mod cube_file;
 mod dry_run;
 pub(crate) mod encode;
 mod engine;

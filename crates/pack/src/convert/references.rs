@@ -20,6 +20,7 @@ use super::pairs::{self, Kind};
 use crate::input::Input;
 
 use super::calibration::Calibration;
+use super::cube_file::open_file;
 use super::transform::{Scratch, Transform};
 
 /// Properties of the references, relative to the cube, that a calibration depends on.
@@ -60,7 +61,7 @@ impl References {
         let open = |reference: &Option<Reference>, kind: Kind| match reference {
             None => Ok(None),
             Some(reference) => {
-                let source = open_reference(reference, kind, input, info)?;
+                let source = open_reference(reference, kind, input, info, values)?;
                 if !values.raw_values {
                     check_scale(source.info(), input, info)?;
                 }
@@ -80,7 +81,8 @@ impl References {
         }
         let of_white = file_of(&white).filter(|_| dark.is_some());
         let white_dark = of_white.and_then(|white| pairs::dark_of_white(&white));
-        let white_dark = white_dark.map(|file| open_fitting(&Input::of(&file), input, info));
+        let white_dark =
+            white_dark.map(|file| open_fitting(&Input::of(&file), input, info, values));
         Ok(Self { white, dark, white_dark: white_dark.transpose()? })
     }
 
@@ -272,16 +274,28 @@ fn open_reference(
     kind: Kind,
     input: &Input,
     cube: &CubeInfo,
+    values: &ValueOptions,
 ) -> Result<Box<dyn Source>> {
-    open_fitting(&pairs::find(reference, kind, input)?, input, cube)
+    open_fitting(&pairs::find(reference, kind, input)?, input, cube, values)
 }
 
-/// Opens the reference in `file` and refuses one that does not fit the cube.
-fn open_fitting(file: &Input, input: &Input, cube: &CubeInfo) -> Result<Box<dyn Source>> {
-    let options = OpenOptions { variable: file.variable.clone(), ..Default::default() };
-    let source = hsipack_source::open(&file.file, &options)?;
-    check_grid(source.info(), input, cube).map_err(|error| error.at(&file.file))?;
-    Ok(source)
+/// Opens the reference in `file` and refuses one that does not fit the cube. It is read as the options say that cubes are
+/// read. If that does not fit, it may be in a file of another kind, for which they do not hold.
+fn open_fitting(
+    file: &Input,
+    input: &Input,
+    cube: &CubeInfo,
+    values: &ValueOptions,
+) -> Result<Box<dyn Source>> {
+    let fitting = |opened: Result<Box<dyn Source>>| {
+        let source = opened?;
+        check_grid(source.info(), input, cube).map_err(|error| error.at(&file.file))?;
+        Ok(source)
+    };
+    fitting(open_file(file, values)).or_else(|error| {
+        let options = OpenOptions { variable: file.variable.clone(), ..Default::default() };
+        fitting(hsipack_source::open(&file.file, &options)).map_err(|_| error)
+    })
 }
 
 fn check_grid(reference: &CubeInfo, input: &Input, cube: &CubeInfo) -> Result<()> {

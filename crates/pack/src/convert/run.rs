@@ -8,6 +8,7 @@ use hsipack_format::checksums::Hasher;
 use hsipack_format::metadata::{Role, Root};
 use hsipack_format::samples::{Sample, Samples, SourceRecord};
 use hsipack_format::{DType, Error, ErrorKind, Opt, Result, remedy};
+use hsipack_store::folder::check_outside;
 use hsipack_store::remote::{self, is_url};
 use hsipack_store::{Dataset, Stack, mirror, output};
 use serde::Serialize;
@@ -264,6 +265,7 @@ fn check_output(output: &Path, mode: Mode) -> Result<()> {
     if is_url(output) {
         return Ok(());
     }
+    check_outside(output)?;
     let folder = staging::parent(output);
     if !folder.is_dir() {
         return Err(Error::conflict("the folder for the output does not exist")

@@ -30,6 +30,7 @@ use std::path::{Path, PathBuf};
 use hsipack_format::metadata::Scaling;
 use hsipack_format::{Command, DType, Error, Opt, Result, remedy};
 use hsipack_store::dataset::ChunkArray;
+use hsipack_store::folder::check_outside;
 use hsipack_store::{Dataset, Stack, output};
 use serde::Serialize;
 
@@ -98,6 +99,9 @@ enum Kind {
 /// fails. No file is then left behind.
 pub fn export(options: &ExportOptions) -> Result<Exported> {
     let kind = kind(&options.output, options.mask.is_some())?;
+    if kind == Kind::Zarr {
+        check_outside(&options.output)?;
+    }
     let files = files(&options.output, kind);
     output::check_absent(&files, options.force)?;
     let dataset = Dataset::open(&options.dataset)?;

@@ -56,7 +56,7 @@ pub(super) fn merged(
     options: &MergeOptions,
     notes: &mut Vec<String>,
 ) -> Result<Vec<MergedStack>> {
-    check_meaning(datasets)?;
+    check_meaning(datasets, notes)?;
     let mut parts: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (number, dataset) in datasets.iter().enumerate() {
         for stack in dataset.stacks() {
@@ -78,12 +78,21 @@ pub(super) fn merged(
         .collect()
 }
 
-/// Refuses datasets whose values mean different things.
-fn check_meaning(datasets: &[Dataset]) -> Result<()> {
+/// Refuses datasets whose values mean different things, and notes those in which missing values became something else.
+fn check_meaning(datasets: &[Dataset], notes: &mut Vec<String>) -> Result<()> {
     let values = datasets.iter().filter_map(|dataset| Some((dataset, values_of(dataset)?)));
     let values: Vec<(&Dataset, ValueOptions)> = values.collect();
     let Some(((first, ours), others)) = values.split_first() else { return Ok(()) };
     for (dataset, theirs) in others {
+        if theirs.fill != ours.fill {
+            notes.push(format!(
+                "missing values are {} in {}, but {} in {}",
+                theirs.fill,
+                dataset.path().display(),
+                ours.fill,
+                first.path().display()
+            ));
+        }
         let what = if theirs.normalize != ours.normalize {
             format!("normalisation {}, but those of {{}} with {}", theirs.normalize, ours.normalize)
         } else if theirs.raw_values != ours.raw_values {
@@ -120,8 +129,9 @@ fn planned(
     notes: &mut Vec<String>,
 ) -> Result<(PlannedStack, ValueOptions)> {
     let first = sources[0].1;
-    let (image, mut wavelength, mut fwhm) =
-        (&first.image, first.wavelength.clone(), first.fwhm.clone());
+    let image = &first.image;
+    // The first stack that knows the wavelengths gives them.
+    let mut with_wavelengths: Option<(&Stack, &Vec<f64>)> = None;
     let band_notes = image.meta().band_notes();
     let mut keep_bits = band_notes.keep_bits;
     for (_, stack) in sources {
@@ -137,9 +147,13 @@ fn planned(
                 .at(other.folder())
                 .with_remedy("pack the cubes again"));
         }
-        check_wavelengths(first, stack, options.wavelength_tolerance)?;
-        if wavelength.is_none() {
-            (wavelength, fwhm) = (stack.wavelength.clone(), stack.fwhm.clone());
+        if let Some(theirs) = &stack.wavelength {
+            match with_wavelengths {
+                Some(ours) => {
+                    check_wavelengths(ours, (stack, theirs), options.wavelength_tolerance)?;
+                }
+                None => with_wavelengths = Some((stack, theirs)),
+            }
         }
         let theirs = other.meta().band_notes();
         if theirs.good_bands != band_notes.good_bands {
@@ -166,8 +180,8 @@ fn planned(
         unit: image.meta().unit().filter(|unit| {
             sources.iter().all(|(_, stack)| stack.image.meta().unit().as_ref() == Some(unit))
         }),
-        wavelength,
-        fwhm,
+        wavelength: with_wavelengths.map(|(_, nm)| nm.clone()),
+        fwhm: with_wavelengths.and_then(|(stack, _)| stack.fwhm.clone()),
         good_bands: band_notes.good_bands,
         band_names: band_notes.band_names,
         masks: masks.planned(sources, &grid)?,
@@ -230,8 +244,11 @@ fn codec(array: &ChunkArray) -> Result<Codec> {
     })
 }
 
-fn check_wavelengths(first: &Stack, stack: &Stack, tolerance: f64) -> Result<()> {
-    let (Some(ours), Some(theirs)) = (&first.wavelength, &stack.wavelength) else { return Ok(()) };
+fn check_wavelengths(
+    (first, ours): (&Stack, &Vec<f64>),
+    (stack, theirs): (&Stack, &Vec<f64>),
+    tolerance: f64,
+) -> Result<()> {
     let far = |(ours, theirs): (&f64, &f64)| (ours - theirs).abs() > tolerance;
     match ours.iter().zip(theirs).position(far) {
         None => Ok(()),

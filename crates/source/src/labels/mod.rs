@@ -3,7 +3,7 @@
 //! | file | labels |
 //! |---|---|
 //! | `colored.rs`, `color_table.rs` | pictures with a colour for each class, and files that say which |
-//! | `resample.rs` | rasters on another grid |
+//! | `resample.rs`, `alignment.rs` | rasters on another grid, and whether two lie on each other |
 //! | `vector.rs`, `features.rs` | polygons, lines and points on a map, with the attribute that says their classes |
 //! | `geojson.rs`, `shapefile.rs`, `dbase.rs` | files of such features |
 //! | `geopackage.rs`, `sqlite.rs`, `wkb.rs` | the same in GeoPackages |
@@ -18,6 +18,7 @@
 //!
 //! Each mask is a [`Source`] with one band, so that whatever reads masks reads labels, too.
 
+mod alignment;
 mod annotated;
 pub mod boxes;
 mod burned;
@@ -45,8 +46,9 @@ mod wkb;
 
 use std::path::Path;
 
-use hsipack_format::{Geo, Result};
+use hsipack_format::{Error, Geo, Opt, Result, remedy};
 
+pub use self::alignment::lies_elsewhere;
 pub use self::color_table::read_colors;
 pub use self::colored::ClassColor;
 pub use self::crs::Conversion;
@@ -107,6 +109,23 @@ pub fn open(path: &Path, options: &LabelOptions<'_>) -> Result<Box<dyn Source>> 
     }
     match options.resampling {
         Some(resampling) => resample::onto(source, options, resampling),
-        None => Ok(source),
+        None => refuse_other_place(&*source, options).map(|()| source),
     }
+}
+
+/// Refuses a raster of the cube's size that lies elsewhere on Earth, which would give the cube labels of another place.
+fn refuse_other_place(source: &dyn Source, options: &LabelOptions<'_>) -> Result<()> {
+    let info = source.info();
+    let (Some(cube), Some(mask)) = (options.geo, &info.geo) else { return Ok(()) };
+    let size = [info.shape.rows, info.shape.columns];
+    if size != options.image || !lies_elsewhere(cube, options.image, mask, size) {
+        return Ok(());
+    }
+    Err(Error::conflict("its pixels lie elsewhere on Earth than those of its cube, by the coordinates in both files")
+        .at(&info.files[0])
+        .with_remedy(remedy![
+            "bring it to the pixels of the cube with ",
+            Opt::MaskResample.to("nearest"),
+            ", or correct or remove the coordinates of one of the files"
+        ]))
 }

@@ -125,6 +125,8 @@ impl Subject<'_> {
         for mark in &mut marks {
             *mark = missing::mark_as(*mark, info.dtype, meant);
         }
+        // The first stands for all of them.
+        marks.sort_by_key(|mark| Some(*mark) != self.options.nodata);
         info.ignore_value = marks.first().copied();
         Ok(Reading { dtype: meant, marks })
     }

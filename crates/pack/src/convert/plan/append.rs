@@ -197,6 +197,37 @@ pub(super) fn calibration_note(ours: &ValueOptions, theirs: &ValueOptions) -> Op
     })
 }
 
+/// Notes about options that differ from those of the dataset, where files that differ, too, may need that.
+pub(super) fn option_notes(
+    ours: &ValueOptions,
+    theirs: &ValueOptions,
+    base: &Dataset,
+) -> impl Iterator<Item = String> {
+    let differs = |option: Opt, ours: String, theirs: String| {
+        (ours != theirs).then(|| {
+            format!(
+                "{option} is {ours} for the new cubes and {theirs} for those of the dataset: check that their values mean the same"
+            )
+        })
+    };
+    let number =
+        |value: Option<f64>| value.map_or_else(|| "not given".to_owned(), |v| v.to_string());
+    let has_wavelengths = base.stacks().iter().all(|stack| stack.wavelength.is_some());
+    let bands = ours.bands != theirs.bands && !has_wavelengths;
+    [
+        differs(Opt::Fill, ours.fill.to_string(), theirs.fill.to_string()),
+        differs(Opt::Nodata, number(ours.nodata), number(theirs.nodata)),
+        bands.then(|| {
+            format!(
+                "{} differs from that of the dataset, which has no wavelengths: check that the bands are the same",
+                Opt::Bands
+            )
+        }),
+    ]
+    .into_iter()
+    .flatten()
+}
+
 /// Refuses to append if options that decide the layout, or the meaning of values, differ from those of the existing dataset.
 ///
 /// # Errors

@@ -3,18 +3,15 @@
 use std::sync::Arc;
 
 use hsipack_format::{Error, Opt, Result, remedy};
-use hsipack_source::{
-    Axes, BandPattern, CubeInfo, OpenOptions, Scaling, Source, demosaic, described, open_frame,
-    resampled,
-};
+use hsipack_source::{CubeInfo, Scaling, Source, described, resampled};
 
 use super::PlannedSample;
 use crate::convert::calibration::Calibration;
+use crate::convert::cube_file::open_file;
 use crate::convert::options::{BandSelection, ValueOptions};
 use crate::convert::transform::Transform;
-use crate::convert::{band_centers, header, references};
+use crate::convert::{band_centers, references};
 use crate::input::Input;
-use crate::search::Exclusion;
 
 /// Opens the source of an input, with the given options.
 ///
@@ -37,39 +34,6 @@ pub fn open_source(input: &Input, values: &ValueOptions) -> Result<Box<dyn Sourc
     match &values.resample {
         None => Ok(source),
         Some(grid) => resampled(source, grid, values.nodata),
-    }
-}
-
-fn open_file(input: &Input, values: &ValueOptions) -> Result<Box<dyn Source>> {
-    if let Some(pattern) = values.bands_from.as_ref().filter(|_| input.is_folder_of_bands()) {
-        let any_numbers = values.band_centers.as_deref().is_some_and(band_centers::are_listed);
-        let exclusion = Exclusion::parse(&values.bands_exclude)?;
-        return BandPattern::parse(pattern)?.open(
-            &input.file,
-            input.variable.as_deref(),
-            any_numbers,
-            &|path| exclusion.matches(path),
-        );
-    }
-    let axes = match &input.axes {
-        Some(text) => Axes::parse(text),
-        None => values.axes()?,
-    };
-    let (variable, sample) = match axes.as_ref().and_then(Axes::sample_axis) {
-        Some(_) => input.array_and_sample(),
-        None => (input.variable.as_deref(), None),
-    };
-    let header = values.header.as_deref().map(|pattern| header::of(pattern, input)).transpose()?;
-    let options = OpenOptions {
-        variable: variable.map(str::to_owned),
-        axes,
-        sample,
-        header: header.flatten(),
-        ..Default::default()
-    };
-    match values.mosaic {
-        Some(mosaic) => demosaic(open_frame(&input.file, &options)?, mosaic),
-        None => hsipack_source::open(&input.file, &options),
     }
 }
 

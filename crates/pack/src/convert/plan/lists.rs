@@ -237,10 +237,10 @@ impl Places {
     }
 }
 
-/// Whether these are the numbers of lines, perhaps below a header. Inputs may have numbers as names, too.
+/// Whether these are the numbers of lines, perhaps below a header. Inputs may have numbers as names, too, as `0001`.
 fn are_line_numbers(names: &[String]) -> bool {
     let count = |from: usize, names: &[String]| {
-        names.iter().enumerate().all(|(line, name)| name.parse() == Ok(line + from))
+        names.iter().enumerate().all(|(line, name)| *name == (line + from).to_string())
     };
     let has_head = names.first().is_some_and(|name| name.parse::<usize>().is_err());
     let numbers = &names[usize::from(has_head)..];
@@ -388,6 +388,10 @@ mod tests {
         let mut inputs = ["0.npy", "1.npy"].map(|file| input("", file));
         let listed = assign(&[list("train", &["1,a", "0,b"])], &mut inputs).unwrap();
         assert_eq!(listed.is_listed, [true, true]);
+        // Names with leading zeros do not count lines.
+        let mut padded = ["0001.npy", "0002.npy", "0003.npy"].map(|file| input("", file));
+        let listed = assign(&[list("train", &["0001,5", "0002,7"])], &mut padded).unwrap();
+        assert_eq!(listed.is_listed, [true, true, false]);
         // The lines are only counted.
         for lines in [["0,a", "1,c"], ["id,name", "0,a"]] {
             assert!(assign(&[list("train", &lines)], &mut inputs).is_err(), "{lines:?}");

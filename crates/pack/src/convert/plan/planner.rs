@@ -13,7 +13,7 @@ use hsipack_source::CubeInfo;
 use hsipack_store::{Dataset, mirror, threads};
 use serde_json::Value;
 
-use super::append::{calibration_note, continued, made_masks, values_of, with_made};
+use super::append::{calibration_note, continued, made_masks, option_notes, values_of, with_made};
 use super::class_names::ClassNames;
 use super::columns;
 use super::cube_notes::CubeNotes;
@@ -57,7 +57,11 @@ impl<'a> Planner<'a> {
             base.iter().flat_map(|base| base.samples().names()).map(str::to_owned).collect();
         let added_masks = made_masks(base);
         let theirs = base.and_then(values_of);
-        let notes = theirs.iter().filter_map(|theirs| calibration_note(&options.values, theirs));
+        let mut notes = Vec::new();
+        if let (Some(base), Some(theirs)) = (base, &theirs) {
+            notes.extend(calibration_note(&options.values, theirs));
+            notes.extend(option_notes(&options.values, theirs, base));
+        }
         Ok(Self {
             options,
             base,
@@ -70,7 +74,7 @@ impl<'a> Planner<'a> {
                 mask_fill: options.mask_fill,
                 values: options.values.clone(),
                 information: None,
-                notes: notes.collect(),
+                notes,
                 references: Vec::new(),
                 skipped: Vec::new(),
             },
@@ -342,8 +346,34 @@ impl<'a> Planner<'a> {
                 first.input.file.display()
             ));
         }
+        let names = pick(&info.band_names, bands);
+        if stack.wavelength.is_none()
+            && let (Some(ours), Some(theirs)) = (&stack.band_names, &names)
+            && ours != theirs
+        {
+            let sorted = |names: &[String]| {
+                let mut names = names.to_vec();
+                names.sort_unstable();
+                names
+            };
+            if sorted(ours) == sorted(theirs) {
+                return Err(Error::conflict(format!(
+                    "its bands are {}, those of other cubes of {shape} are {}",
+                    theirs.join(", "),
+                    ours.join(", ")
+                ))
+                .at(file)
+                .with_remedy(
+                    "give all cubes their bands in one order, or pack separate datasets",
+                ));
+            }
+            let note = format!(
+                "its band names differ from those of other cubes of {shape}; the first ones are kept"
+            );
+            self.cube_notes.add(&text, &note, &mut self.plan.notes);
+        }
         let good = pick(&info.good_bands, bands);
-        if good.is_some() && stack.good_bands.is_some() && good != stack.good_bands {
+        if good.is_some() && good != stack.good_bands {
             let note = format!(
                 "its bad-band list differs from that of other cubes of {shape}; the first one is kept"
             );

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use hsipack_format::{Command, Error, Opt, Result, remedy};
-use hsipack_store::folder::{aside, partial};
+use hsipack_store::folder::{aside, link_target, partial};
 use hsipack_store::output;
 use hsipack_store::remote::is_url;
 
@@ -61,6 +61,7 @@ impl Claim {
     /// If another process holds it, or nothing can be written there. On a server, this is noticed only when the
     /// conversion begins.
     pub fn of(output: &Path) -> Result<Self> {
+        let output = &link_target(output);
         let folder = partial(output);
         if is_url(output) {
             let right = Right::Object(Writer::new(output, &folder));
@@ -86,7 +87,7 @@ impl Claim {
         if !is_begun(output)? {
             return Ok(None);
         }
-        let (folder, output) = (partial(output), output.to_owned());
+        let (folder, output) = (partial(output), link_target(output));
         let right = match writer {
             Some(writer) => Right::Object(Writer::named(writer, &output, &folder)),
             None => match lock(&folder, Hold::Together)? {
