@@ -372,7 +372,9 @@ impl Loader {
                 .map(|member| (member.cache(), KeptChunks::default()))
                 .collect(),
         };
-        let layers = |mask: &String| prepared.layers(mask).map(<[String]>::to_vec);
+        let layers = |mask: &String| {
+            prepared.layers(mask).filter(|layers| !layers.is_empty()).map(<[String]>::to_vec)
+        };
         let device = prepared.device_options().device;
         json!({
             "transfer": monitor.map(Monitor::report),

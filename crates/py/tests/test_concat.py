@@ -298,3 +298,38 @@ def test_it_is_diagnosed_as_an_iterable(joined: hsipack.Concat) -> None:
     with make(joined) as loader:
         found = hsipack.diagnose(loader, lambda batch: None, rounds=2, seconds=0.02, device="cpu")
     assert [level["level"] for level in found.levels] == ["step", "load"]
+
+
+def named(path: Path, masks: dict[str, Any], class_names: dict[str, list[str]]) -> hsipack.Dataset:
+    cube = np.zeros((4, 4, 2), np.float32)
+    hsipack.pack([("s", cube, {"masks": masks})], path, class_names=class_names)
+    return hsipack.open(path)
+
+
+def test_masks_that_mean_something_else_are_refused(tmp_path: Path) -> None:
+    ids, bits = np.ones((4, 4), np.uint8), np.ones((4, 4), bool)
+    tissue = {
+        name: named(tmp_path / name, {"m": ids}, {"m": ["none", first, second]})
+        for name, first, second in [("a", "tumour", "vessel"), ("b", "vessel", "tumour")]
+    }
+    with pytest.raises(hsipack.ConflictError, match="class 1 of mask 'm'"):
+        make(hsipack.concat([*tissue.values()]), 1)
+    same = [one.with_masks(remap_classes={"tumour": 1, "vessel": 2}) for one in tissue.values()]
+    with make(hsipack.concat(same), 1) as loader:
+        assert sorted(int(batch["m"].max()) for batch in loader) == [1, 2]
+    sky = [
+        named(tmp_path / f"q{number}", {"q": dict.fromkeys(order, bits)}, {})
+        for number, order in enumerate([["cloud", "shadow"], ["shadow", "cloud"]])
+    ]
+    with pytest.raises(hsipack.ConflictError, match="layers"):
+        make(hsipack.concat(sky), 1)
+    with make(hsipack.concat([one.with_masks([]) for one in sky]), 1) as loader:
+        assert len([*loader]) == 2
+
+
+def test_the_key_of_the_dataset_is_taken(tmp_path: Path) -> None:
+    parts = [
+        named(tmp_path / name, {"dataset": np.ones((4, 4), np.uint8)}, {}) for name in ("a", "b")
+    ]
+    with pytest.raises(hsipack.ConflictError, match="'dataset'"):
+        make(hsipack.concat(parts), 1)

@@ -397,3 +397,19 @@ def test_messages_do_not_steer_the_terminal(tmp_path: Path) -> None:
         hsipack.open(nasty)
     assert "a\\u{1b}[2J\\u{9b}\\u{202e}b" in str(caught.value)
     assert caught.value.path == str(nasty)
+
+
+def test_ids_are_chosen_among_the_samples_that_were_chosen(dataset: str) -> None:
+    part = hsipack.open(dataset).select([0, 2, 4])
+    assert part.select(ids=[4, 0]).ids == [4, 0]
+    with pytest.raises(hsipack.ConflictError, match=r"\[3\]"):
+        part.select(ids=[0, 3])
+
+
+def test_classes_of_one_name_are_counted_together(tmp_path: Path) -> None:
+    ids = np.repeat(np.arange(3, dtype=np.uint8), 4).reshape(3, 4)
+    cube = np.zeros((3, 4, 2), np.float32)
+    names = {"m": ["none", "tree", "tree"]}
+    hsipack.pack([("a", cube, {"masks": {"m": ids}})], tmp_path / "d", class_names=names)
+    counts = hsipack.open(tmp_path / "d").class_counts("m", names=True)
+    assert counts == {"none": 4, "tree": 8}

@@ -104,3 +104,12 @@ def test_windows_of_a_split_and_of_listed_samples(dataset: str) -> None:
     with hsipack.Loader(some, 8, crop=crop, device="cpu") as loader:
         _, batches = diagnose(loader)
     assert {one for batch in batches for one in batch["id"].tolist()} == {1, 9}
+
+
+def test_augmented_spectra_are_diagnosed(dataset: str) -> None:
+    jitter = [hsipack.augment.BandJitter(p=1.0)]
+    patches = hsipack.LabelledPatches(1, mask="labels")
+    with hsipack.Loader(dataset, 4, crop=patches, augment=jitter, device="cpu") as loader:
+        batches: list[Any] = []
+        hsipack.diagnose(loader, batches.append, rounds=1, seconds=0, device="cpu")
+    assert {tuple(batch["image"].shape) for batch in batches} == {(4, SHAPE[2])}

@@ -288,3 +288,16 @@ def test_cubes_padded_to_one_size_are_replaced_in_that_size(tmp_path: Path) -> N
     assert [batch["id"].tolist() for batch in batches] == [[0], [0], [2]]
     assert [batch["padding"].tolist() for batch in batches] == [[False], [True], [False]]
     assert [int(batch["inside"].sum()) for batch in batches] == [54, 54, 56]
+
+
+def test_a_state_of_another_seed_brings_its_number_of_batches(dataset: str) -> None:
+    def make(**options: Any) -> hsipack.Loader:
+        weights = [1.0] * len(hsipack.open(dataset))
+        return hsipack.Loader(dataset, 3, sampler=weights, device="cpu", **options)
+
+    for seed in range(8):
+        state = make(seed=seed).state_dict()
+        loader = make()
+        len(loader)
+        loader.load_state_dict(state)
+        assert len(loader) == len([*loader])

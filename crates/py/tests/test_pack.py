@@ -570,3 +570,11 @@ def test_the_report_says_what_was_packed(tmp_path: Path) -> None:
         assert stacks["6x5x3"].wavelengths == (450, 650)
         assert stacks["6x5x3"].masks == ["organs (uint8)"]
         assert (report.labels, report.splits) == ({"l0": 3, "l1": 2}, {"train": 4, "test": 1})
+
+
+@pytest.mark.parametrize("make", [list, tuple, np.asarray, np.float32])
+def test_band_centers_may_be_an_array(make: Any, tmp_path: Path) -> None:
+    nm = [400.0 + 10 * band for band in range(BANDS)]
+    np.save(tmp_path / "a.npy", cube(0))
+    hsipack.convert(tmp_path / "a.npy", tmp_path / "d", axes="yxb", band_centers=make(nm))
+    assert np.array_equal(hsipack.open(tmp_path / "d").wavelengths, nm)

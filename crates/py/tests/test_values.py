@@ -257,3 +257,42 @@ def test_reports_have_both_greatest_errors_and_bad_bands(tmp_path: Path) -> None
     assert worst.band == (4, 1)[int(np.argmax(relative))]
     np.testing.assert_allclose(worst.relative, max(relative), rtol=1e-3)
     assert "4x4x3: band 3 is without a value in any cube; bands can leave them out" in report.notes
+
+
+@pytest.mark.parametrize("greatest", [1e6, 1e-9])
+def test_values_beyond_float16_are_refused_and_not_changed(greatest: float, tmp_path: Path) -> None:
+    values = np.linspace(greatest / 10, greatest, 4 * 5 * 3, dtype=np.float32).reshape(4, 5, 3)
+    values[0, 0, 0] = np.inf
+    dataset = tmp_path / "d"
+    hsipack.pack([("a", values)], dataset, dtype="float32")
+
+    def first(**options: Any) -> np.ndarray:
+        with hsipack.Loader(dataset, 1, output="numpy", **options) as loader:
+            return np.asarray(next(iter(loader))["image"]).transpose(0, 2, 3, 1)[0]
+
+    with pytest.raises(hsipack.ConflictError, match="do not fit float16"):
+        first()
+    assert np.array_equal(first(dtype="float32"), values)
+    # After normalising they fit.
+    assert np.isfinite(first(normalize="standardize")[1:]).all()
+
+
+def test_stored_values_in_several_units_are_refused(tmp_path: Path) -> None:
+    for name, rows, value in [("a", 8, 1e5), ("b", 9, 5e6)]:
+        np.save(tmp_path / f"{name}.npy", np.full((rows, 8, 3), value, np.float32))
+    dataset = tmp_path / "d"
+    files = [tmp_path / "a.npy", tmp_path / "b.npy"]
+    hsipack.convert(files, dataset, axes="yxb", scale="auto")
+    factors = {stack.scale_factor for stack in hsipack.open(dataset).stacks.values()}
+    assert len(factors) == 2
+    options: dict[str, Any] = {"crop": 8, "output": "numpy", "dtype": "float32"}
+    for normalize in [None, ([1e5] * 3, [1.0] * 3)]:
+        with pytest.raises(hsipack.ConflictError, match="scale_factor"):
+            hsipack.Loader(dataset, 2, normalize=normalize, **options)
+    physical = hsipack.open(dataset).select(physical=True)
+    with hsipack.Loader(physical, 2, **options) as loader:
+        images = np.concatenate([batch["image"] for batch in loader])
+    assert np.allclose(np.sort(images[:, 0, 0, 0]), [1e5, 5e6], rtol=2**-11)
+    # Integers are read as physical values, whatever their factors are.
+    with hsipack.Loader(dataset, 2, normalize="standardize", **options) as loader:
+        assert np.allclose(next(iter(loader))["image"], 0)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import hsipack
@@ -278,3 +280,22 @@ def test_what_is_kept_in_memory_is_told(dataset: str) -> None:
 def test_windows_that_mean_nothing_are_refused(dataset: str, crop: Any, message: str) -> None:
     with pytest.raises(hsipack.ConflictError, match=message):
         Loader(dataset, 4, crop=crop, output="numpy")
+
+
+def test_windows_of_other_bands_in_one_batch_are_warned_of(tmp_path: Path) -> None:
+    def pack(name: str, further: float) -> hsipack.Dataset:
+        def cubes() -> Any:
+            for number, first in enumerate([400.0, 400.0 + further]):
+                nm = [first + 100 * band for band in range(5)]
+                yield f"{number}", np.zeros((8 + number, 8, 5), np.float32), {"wavelengths": nm}
+
+        hsipack.pack(cubes(), tmp_path / name)
+        return hsipack.open(tmp_path / name)
+
+    near, far = pack("near", 0.2), pack("far", 600)
+    with pytest.warns(UserWarning, match="600 nm apart"):
+        hsipack.Loader(far, 2, crop=8, device="cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        hsipack.Loader(far, 2, device="cpu")
+        hsipack.Loader(near, 2, crop=8, device="cpu")

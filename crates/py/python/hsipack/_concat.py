@@ -459,3 +459,37 @@ def _check_read_alike(one: Dataset, other: Dataset) -> None:
             f"datasets with masks {one.masks} and {other.masks}: {one.path} and {other.path}",
             remedy="read the same masks of all: ds.with_masks(…)",
         )
+    for name in one.masks:
+        _check_meanings(name, one, other)
+    taken = {"dataset"} & {*one.masks, *one.targets, *one.images, *one._column_names}
+    if taken:
+        raise ConflictError(
+            "a mask or column is named 'dataset', a key of batches",
+            path=one.path,
+            remedy="leave it out with ds.with_masks or ds.select(columns=…)",
+        )
+
+
+def _check_meanings(name: str, one: Dataset, other: Dataset) -> None:
+    """Refuses masks whose layers, or class names by id, differ."""
+    stacks = [part._used_stacks() for part in (one, other)]
+    if not all(stacks):
+        return
+    ours, theirs = (used[0].masks[name] for used in stacks)
+    if list(ours.layers or ()) != list(theirs.layers or ()):
+        raise ConflictError(
+            f"mask {name!r} has the layers {list(ours.layers or ())} in {one.path} and "
+            f"{list(theirs.layers or ())} in {other.path}",
+            remedy="pack them in the same order, or leave the mask out with ds.with_masks",
+        )
+    if one._new_classes is not None:
+        # The user says what ids mean.
+        return
+    pairs = zip(ours.class_names or (), theirs.class_names or (), strict=False)
+    for number, (own, their) in enumerate(pairs):
+        if own and their and own != their:
+            raise ConflictError(
+                f"class {number} of mask {name!r} is {own!r} in {one.path}, but {their!r} in "
+                f"{other.path}",
+                remedy="give them the same ids by name: ds.with_masks(remap_classes={'tumour': 1})",
+            )

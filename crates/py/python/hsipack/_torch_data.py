@@ -303,7 +303,7 @@ def _joined(parts: Sequence[Dataset]) -> Dataset:
                 path=first.path,
                 remedy="choose the same bands, masks, targets, further images and columns of all",
             )
-    return first.select(ids=[one for part in parts for one in part.ids])
+    return first._copy([int(one) for part in parts for one in part.ids])
 
 
 # Samplers.

@@ -92,8 +92,9 @@ class LabelledPatches:
         per_class: number of pixels of each class, drawn once with the loader's seed. If a class has
             fewer pixels, all of them are used. If ``None``, all pixels.
         pad: what to fill in outside the cube. ``"reflect"`` mirrors the cube, ``"edge"`` repeats
-            its outermost pixels (both as NumPy does). A number is used as a stored value, before
-            any scaling or normalisation; masks then have 0 there.
+            its outermost pixels (both as NumPy does). A number is used before normalisation, in
+            stored units, or physical ones for stored integers; masks then have 0 there, targets
+            NaN.
 
     >>> from hsipack import Loader
     >>> loader = Loader(dataset_path, 64, crop=LabelledPatches(5, mask="labels"), device="cpu")

@@ -566,6 +566,13 @@ class Dataset(Base):
         part = self._with()
         if ids is not None:
             part._ids = self._ids_of("ids", ids)
+            absent = [] if self._ids is None else sorted({*part._ids} - {*self._ids})
+            if absent:
+                raise ConflictError(
+                    f"ids={_options.shown(absent[:5])} are not among the chosen samples",
+                    path=self._path,
+                    remedy="choose among ds.ids, or from the whole dataset",
+                )
         elif samples is not None:
             places = _options.indices(
                 "samples", samples, len(self), "samples", negative=True, at=self._path
@@ -836,9 +843,12 @@ class Dataset(Base):
         threads = None if num_threads is None else _options.natural("num_threads", num_threads)
         counted = self._native.class_pixels(part._ids, mask, new[0] if new else None, threads)
         named = _options.flag("names", names)
-        return {
-            name if named and name is not None else one: pixels for one, name, pixels in counted
-        }
+        counts: dict[Any, int] = {}
+        for one, name, pixels in counted:
+            key = name if named and name is not None else one
+            # Several ids may have the same name.
+            counts[key] = counts.get(key, 0) + pixels
+        return counts
 
     def _of_split(self, name: str | Sequence[str]) -> list[int]:
         return self._native.in_splits(self._ids, _options.names("split", name))

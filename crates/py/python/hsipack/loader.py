@@ -69,7 +69,7 @@ class Loader(DataLoaderAttributes):
     MASK    one key for each mask: class ids (B, rows, columns), or boolean layers (B, layers, rows,
             columns)
     TARGET  one key for each target: float32 (B, rows, columns), or (B, channels, rows, columns),
-            channels_last; NaN where a value is missing, and outside the cube
+            channels_last; NaN where a value is missing, and outside the cube if ``pad`` is a number
     IMAGE   one key for each further image: (B, bands, rows, columns), as stored, channels_last. An
             image of another resolution shows the same ground with more or fewer rows and columns
     label   (B,) int64: class numbers of the samples, see ``ds.label_names``; -1 without a label. If
@@ -411,6 +411,10 @@ class Loader(DataLoaderAttributes):
             **first.settings,
         }
         _check_bands_key(self._augmentations, reading)
+        _check_units(reading, normalize)
+        if first.settings["crop"] or first.settings["patches"] or first.settings["regions"]:
+            for member in reading.members:
+                _warn_of_wavelengths(member.dataset, member.settings["bands"])
         if normalize is not None and first.dataset._nan is None:
             for member in reading.members:
                 _warn_of_nan(member.dataset, member.settings["bands"], normalize)
@@ -839,6 +843,8 @@ class Loader(DataLoaderAttributes):
             self._native.load_state(text)
         # All ranks go on from the same state, and have its seed.
         self._seed_is_agreed = True
+        # Another seed may make other numbers of batches.
+        self._lengths = {}
         self._end_iteration()
 
     def _load_with_seed(self, state: str, seed: int) -> None:
@@ -961,6 +967,9 @@ def _together(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 
 # Fields that stay behind if a loader is pickled or copied.
+# Bands whose centres differ by more are not the same: sensors vary a little from scene to scene.
+_SAME_BAND_NM = 0.5
+
 _OF_PROCESS = frozenset(
     {
         "_native",
@@ -1167,6 +1176,24 @@ def _check_bands_key(config: dict[str, Any] | None, reading: _members.Reading) -
             )
 
 
+def _check_units(reading: _members.Reading, normalize: object) -> None:
+    """Refuses stored values of several stacks that stand for different physical values."""
+    if isinstance(normalize, str) or reading.members[0].dataset._physical:
+        # Each stack by its own statistics, each spectrum by itself, or in physical units.
+        return
+    factors = {
+        (stack.scale_factor, stack.add_offset)
+        for member in reading.members
+        for stack in member.dataset._used_stacks()
+    }
+    if len(factors) > 1:
+        raise ConflictError(
+            "stacks with different scale_factor or add_offset",
+            path=reading.members[0].dataset.path,
+            remedy="read ds.select(physical=True), with dtype='float32' if values exceed 65504",
+        )
+
+
 def _keeping_regions(
     pipeline: augment.AugmentationSequential, masks: list[str], regions: str
 ) -> augment.AugmentationSequential:
@@ -1190,6 +1217,28 @@ def _keeping_regions(
     # One number for all is meant for masks of classes.
     fills = {name: fill for name in masks if name != regions}
     return augment.from_config({**config, "mask_fill": fills})
+
+
+def _warn_of_wavelengths(dataset: Dataset, bands: list[int] | None) -> None:
+    """Warns if windows of stacks with other wavelengths come in one batch."""
+    first: tuple[str, np.ndarray[Any, Any]] | None = None
+    for stack in dataset._used_stacks():
+        if stack.wavelengths is None:
+            continue
+        centres = np.asarray(stack.wavelengths)
+        centres = centres if bands is None else centres[bands]
+        if first is None:
+            first = stack.name, centres
+            continue
+        name, others = first
+        if len(centres) == len(others) and np.abs(centres - others).max() > _SAME_BAND_NM:
+            warnings.warn(
+                f"windows of the stacks {name} and {stack.name} come in one batch, but their bands "
+                f"are up to {np.abs(centres - others).max():.3g} nm apart; read the stacks one by "
+                "one, or resample them (augment=[hsipack.augment.Resample(…)])",
+                stacklevel=3,
+            )
+            return
 
 
 def _warn_of_nan(dataset: Dataset, bands: list[int] | None, normalize: object) -> None:

@@ -527,6 +527,8 @@ def _centers(option: str, value: Any) -> str:
     """Band centres as the command takes them: a list as text."""
     if isinstance(value, str | os.PathLike):
         return _options.path(option, value)
+    if getattr(getattr(value, "dtype", None), "kind", "") == "f":
+        value = value.tolist()
     listed = _options.elements(option, value, "band centres")
     return ",".join(repr(_options.finite(option, center)) for center in listed)
 

@@ -13,7 +13,8 @@ pub enum Pad {
     Reflect,
     /// The outermost pixels repeated, like NumPy's `edge`.
     Edge,
-    /// This value in images, as it is stored (before a scale factor, normalisation and the like), 0 in masks and NaN in targets.
+    /// This value in images, before normalisation and the like, 0 in masks and NaN in targets. Floats get it as it is stored,
+    /// before a scale factor; integers that are read as physical values get a physical value.
     Value(f64),
 }
 

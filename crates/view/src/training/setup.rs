@@ -256,7 +256,7 @@ fn parsed<T: FromStr<Err: Display>>(query: &Query, name: &str) -> Result<Option<
 fn pipeline(json: &str, seed: u64) -> Result<Pipeline> {
     let mut pipeline = Pipeline::from_json(json)?;
     let value: Value = serde_json::from_str(json).unwrap_or_default();
-    if value.get("seed").is_none() {
+    if value.get("seed").is_none_or(Value::is_null) {
         pipeline.seed = seed;
     }
     Ok(pipeline)
@@ -268,6 +268,17 @@ mod tests {
 
     fn setup(base: &Training, query: &str) -> Setup {
         Setup::of(base, &Query::parse(query)).unwrap()
+    }
+
+    #[test]
+    fn a_pipeline_without_a_seed_draws_as_the_loader() {
+        for (json, seed) in [
+            (r#"{"seed": null, "augmentations": []}"#, 5),
+            (r#"{"augmentations": []}"#, 5),
+            (r#"{"seed": 3, "augmentations": []}"#, 3),
+        ] {
+            assert_eq!(pipeline(json, 5).unwrap().seed, seed, "{json}");
+        }
     }
 
     #[test]

@@ -165,12 +165,14 @@ class LoaderLevels:
         names = [*settings["masks"], *settings["targets"], *images]
         masks = [(name, native(batch[mask_key(name)]), name in images) for name in names]
         keys = [(int(one), int(two)) for one, two in zip(batch["id"], batch["repeat"], strict=True)]
-        made, _ = pipeline.augment(
-            native(batch["image"]), masks, batch["epoch"], keys, _torch.threads()
-        )
+        image = batch["image"]
+        are_spectra = len(image.shape) == 2
+        image = image[:, :, None, None] if are_spectra else image
+        made, _ = pipeline.augment(native(image), masks, batch["epoch"], keys, _torch.threads())
         output = self._loader._output
         augmented = dict(batch)
-        augmented["image"] = given(made[0], output)
+        new = given(made[0], output)
+        augmented["image"] = new.reshape(new.shape[:2]) if are_spectra else new
         for name, mask in zip(names, made[1], strict=True):
             augmented[mask_key(name)] = given(mask, output)
         return augmented
