@@ -2,7 +2,7 @@
 """Compares the predictions of `hsipack simulate --from` with runs of `hsipack read`.
 
 usage: scripts/bench/simulate.py HSIPACK DATASET ... [--batch-size N] [--rounds N] [--seconds S]
-                              [--json FILE]
+                              [--read OPTIONS] [--json FILE]
 
 HSIPACK is the command. Each DATASET is read without a step, with steps of half, once and twice the
 time to load a batch, and with reads limited so that they take twice as long as decoding. Each run
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -44,8 +45,10 @@ def microseconds(seconds: float) -> str:
 class Cases:
     """One dataset, read in several ways."""
 
-    def __init__(self, hsipack: str, dataset: str, batch_size: int, seconds: float):
-        self.read = [hsipack, "read", dataset, "--batch-size", str(batch_size), "--json"]
+    def __init__(
+        self, hsipack: str, dataset: str, batch_size: int, seconds: float, more: list[str]
+    ):
+        self.read = [hsipack, "read", dataset, "--batch-size", str(batch_size), "--json", *more]
         self.hsipack = hsipack
         self.dataset = dataset
         self.seconds = seconds
@@ -110,13 +113,20 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, default=4.0, metavar="S", help="seconds a run, about; default: 4"
     )
+    parser.add_argument(
+        "--read",
+        type=shlex.split,
+        default=[],
+        metavar="OPTIONS",
+        help="more options for hsipack read, such as '--device cuda --decode device'",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all runs to this file")
     args = parser.parse_args()
 
     runs: list[Json] = []
     print("| dataset | step | real | simulated | error |\n|---|---|---:|---:|---:|")
     for dataset in args.datasets:
-        cases = Cases(args.hsipack, dataset, args.batch_size, args.seconds)
+        cases = Cases(args.hsipack, dataset, args.batch_size, args.seconds, args.read)
         for name, (options, batch_s) in cases.options().items():
             for _ in range(args.rounds):
                 done = cases.measure(name, options, batch_s)

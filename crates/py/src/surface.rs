@@ -38,7 +38,12 @@ fn taker(option: Opt) -> Taker {
         Opt::Sample | Opt::MaskFile => shell("preview"),
         Opt::RateLimit | Opt::Json => shell("read"),
         Opt::WorkDir | Opt::Cubes | Opt::Workers | Opt::Strategies => shell("bench"),
-        Opt::Strategy | Opt::LoadTime | Opt::StepTime | Opt::WhatIf => shell("simulate"),
+        Opt::Strategy
+        | Opt::LoadTime
+        | Opt::CopyTime
+        | Opt::DecodeTime
+        | Opt::StepTime
+        | Opt::WhatIf => shell("simulate"),
         Opt::DiskRate => shell("tune"),
         _ => Taker::Argument(option.name()),
     }

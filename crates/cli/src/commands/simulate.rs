@@ -1,4 +1,4 @@
-//! `hsipack simulate`: loaders, queue and model over time.
+//! `hsipack simulate`: loaders, queue, device and model over time.
 //!
 //! | file | part |
 //! |---|---|
@@ -19,8 +19,8 @@ use crate::{files, output};
 /// Simulate loaders, a queue and a model over time.
 ///
 /// Each loader loads one batch at a time and puts it into a queue. While the queue is full, the loader holds its batch and
-/// waits. The model takes a batch, is busy for a step, and takes the next batch. Give the times, or a file of measured
-/// statistics (--from).
+/// waits. The model takes a batch, is busy for a step, and takes the next batch. On a GPU, batches are copied and may be
+/// decoded there before that, one at a time. Give the times, or a file of measured statistics (--from).
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -44,6 +44,8 @@ const EXAMPLES: &str = "\
 Examples:
   hsipack simulate --loaders 7 --load-time 2s --step-time 100ms --duration 30s
   hsipack simulate --loaders 7 --load-time 700ms --load-spread 30% --step-time 100ms --queue 7 --in-order
+  hsipack simulate --loaders 1 --load-time 30ms --copy-time 40ms --decode-time 15ms --step-time 20ms \
+      --what-if copy=0.5x --what-if device-slots=2
   hsipack read tissue.hsipack --step-time 40ms --json > run.json
   hsipack simulate --from run.json --what-if workers=8 --what-if load=0.5x,queue=4 --html run.html
 
@@ -52,20 +54,25 @@ Keys of --what-if, joined by commas:
                own loader have one loader, whose threads share each batch: then load times change by
                threads/N instead, as if all of the time were decoding. `loaders` means the same
   load=0.5x    half the load time; load=300ms sets the mean, and the spread changes in proportion
-  step=…       the same for the step time
+  copy=… decode=… step=…
+               the same for these times; a time adds a copy or decoding that there was not
+  device-slots=N
+               batches that can be on the device
   queue=N      places in the queue
   order=WORD   first-come or in-order
 
-With --from, `loaders` batches are loaded at a time. Each load time is drawn from the percentiles of
-`load_s`, each step time from those of `step_s`. Of S `slots` one is in use, so the queue has
-S - 1 - loaders places. See the page Simulating of the documentation.
+With --from, `loaders` batches are loaded at a time. Times are drawn from the percentiles of `load_s`,
+`copy_s`, `decode_s` and `step_s`. Of S `slots` one is in use, or two if a GPU decodes, so the queue has
+S - 1 - loaders places, or one less. See the page Simulating of the documentation.
 
 Keys of --json (times in seconds, rates in batches/s, shares from 0 to 1):
   batches duration_s batches_per_s loaded stepping queued held consumer_idle queue_mean queue_min
-  queue_max loaders_busy loaders_blocked per_loader[]{busy,blocked,batches} bounds{loading,step}
-  limit (loading, step, or balanced: bounds within 10 % of each other)
-  options{loaders,threads,load{…},step{…},queue,order,seed,duration_s,batches}
-  series{span_s,queue[],loading[],holding[],model[]} (means of up to 512 spans)
+  queue_max loaders_busy loaders_blocked per_loader[]{busy,blocked,batches}
+  device{copying,decoding,waiting,batches} (waiting: for a free slot; only with a device)
+  bounds{loading,copy,decode,device_slots,step}
+  limit (loading, copy, decode, device-slots, step, or balanced: bounds within 10 % of each other)
+  options{loaders,threads,load{…},copy{…},decode{…},device_slots,step{…},queue,order,seed,duration_s,
+  batches} series{span_s,queue[],loading[],holding[],copy[],decode[],model[]} (means of up to 512 spans)
   what_if[]{name,speedup, and all of the above}";
 
 /// Runs the command.

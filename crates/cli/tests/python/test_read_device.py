@@ -2,6 +2,7 @@
 samples that stay in its memory.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,10 @@ def test_the_device_decodes_or_gathers_what_the_report_says(
         # In later epochs, at least.
         assert statistics["device_cache_hits"] >= (epochs - 1) * kept
         assert statistics["device_decoded"] > 0
+        times = statistics["times"]
+        assert times["copy_s"]["count"] == times["decode_s"]["count"] > 0
+        assert times["copy_s"]["mean"] > 0
+        assert times["decode_s"]["mean"] > 0
         links.append(statistics["link_bytes"])
     without, device, compressed, decoded = links
     assert device < without
@@ -68,6 +73,22 @@ def test_the_device_decodes_or_gathers_what_the_report_says(
     assert (found["transfer"]["chunks"], found["bytes"]) == ("gathered", plain["bytes"])
     assert any("does not map files" in note for note in found["transfer"]["notes"])
     assert max(compressed, decoded) * 2 < device, links
+
+
+def test_a_run_on_a_device_can_be_simulated(hsipack: Hsipack, packed: Path, tmp_path: Path) -> None:
+    for decode in ("host", "device"):
+        words = ("--decode", decode, "--epochs", 4, "--batch-size", 1, "--step-time", "3ms")
+        found = read(hsipack, packed, tmp_path, *words)
+        run = tmp_path / f"{decode}.json"
+        run.write_text(json.dumps(found))
+        done = hsipack.run("simulate", "--from", run, "--batches", 100, "--json")
+        assert done.returncode == 0, done.stderr
+        options = json.loads(done.stdout)["options"]
+        times = found["statistics"]["times"]
+        slots = found["statistics"]["device_slots"]
+        assert options["copy"]["percentiles_s"] == pytest.approx(times["copy_s"]["percentiles"])
+        assert ("decode" in options) == (decode == "device")
+        assert options["device_slots"] == slots + (decode == "device")
 
 
 def test_a_run_on_a_device_goes_on_from_its_state(

@@ -104,6 +104,7 @@ def test_the_report_has_its_keys_and_they_agree(hsipack: Hsipack) -> None:
         "distribution": "log-normal", "mean_s": 0.7, "sd_s": pytest.approx(0.21)
     }  # fmt: skip
     assert report["options"]["seed"] == 0
+    assert not {"copy", "decode", "device_slots"} & {*report["options"], *report["bounds"]}
     first, second = (one["options"] for one in report["what_if"])
     assert (first["loaders"], first["queue"], first["load"]["mean_s"]) == (14, 10, 0.35)
     assert (second["step"]["mean_s"], second["order"]) == (0.05, "in-order")
@@ -126,6 +127,59 @@ def test_people_get_a_table(hsipack: Hsipack) -> None:
     assert done.returncode == 0, done.stderr
     for words in ("7 loaders", "278 done", "limited by", "workers=9", "base"):
         assert words in done.stdout, done.stdout
+
+
+# ------------------------------------------------------------------------------------------ device
+
+
+def test_a_device_copies_and_decodes(hsipack: Hsipack, tmp_path: Path) -> None:
+    page = tmp_path / "run.html"
+    stages = ["--copy-time", "60ms", "--decode-time", "30ms", "--decode-spread", "10%"]
+    changes = ["--what-if", "copy=0.5x", "--what-if", "device-slots=1,decode=40ms"]
+    words = [*model("200ms", "20ms"), *stages, "--batches", 500, *changes]
+    report = simulate(hsipack, *words, "--html", page)
+    assert list(report) == [*OUTCOME[:14], "device", *OUTCOME[14:], "what_if"]
+    options = report["options"]
+    assert options["copy"]["mean_s"] == 0.06
+    assert options["decode"]["sd_s"] == pytest.approx(0.003)
+    assert options["device_slots"] == 3
+    assert report["limit"] == "copy"
+    assert report["batches_per_s"] == pytest.approx(1 / 0.06, rel=0.02)
+    assert report["device"]["copying"] == pytest.approx(1, abs=0.02)
+    assert report["device"]["decoding"] == pytest.approx(0.5, abs=0.02)
+    assert len(report["series"]["copy"]) == len(report["series"]["model"])
+    faster, single = report["what_if"]
+    assert (faster["limit"], single["limit"]) == ("balanced", "device-slots")
+    assert single["batches_per_s"] == pytest.approx(1 / 0.12, rel=0.02)
+    assert single["bounds"]["device_slots"] == pytest.approx(1 / 0.12)
+    done = hsipack.run("simulate", *words)
+    assert done.returncode == 0, done.stderr
+    for text in ("0.06 s a copy", "3 device slots", "by the copy", "copying", "the device slots"):
+        assert text in done.stdout, done.stdout
+    html = page.read_text()
+    (embedded,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', html)
+    loader, host, device = json.loads(embedded)["traces"][0]["batches_us"][0]
+    assert (loader, len(host), len(device)) == (0, 5, 5)
+    assert host[3] <= device[0] < device[1] <= device[2] < device[3] <= device[4] < host[4]
+
+
+def test_stages_are_taken_from_statistics(hsipack: Hsipack, tmp_path: Path) -> None:
+    found = measured(slots=5, load=0.1)
+    found["times"] |= {"copy_s": times(0.05, 0.01), "decode_s": times(0.3, 0.02)}
+    path = put(tmp_path / "stats.json", found | {"device_slots": 2})
+    report = simulate(hsipack, "--from", path, "--duration", "1min")
+    options = report["options"]
+    # One more slot, and one place less in the queue: a batch is copied while another is decoded.
+    assert (options["device_slots"], options["queue"]) == (3, 2)
+    assert options["copy"]["mean_s"] == pytest.approx(0.05)
+    assert report["limit"] == "decode"
+    assert report["batches"] == pytest.approx(200, abs=4)
+    words = ["--copy-time", "1s", "--decode-spread", "0%", "--device-slots", 4]
+    options = simulate(hsipack, "--from", path, *words)["options"]
+    assert (options["copy"]["mean_s"], options["device_slots"]) == (1.0, 4)
+    assert options["decode"] == {
+        "distribution": "log-normal", "mean_s": pytest.approx(0.3), "sd_s": 0.0
+    }  # fmt: skip
 
 
 # -------------------------------------------------------------------------------------- statistics
@@ -224,6 +278,10 @@ def test_what_is_no_model_is_refused(hsipack: Hsipack) -> None:
         [*model("1us", "1us"), "--duration", "1000min"],
         [*model(), "--what-if", "workers=0"],
         [*model(), "--what-if", "load=0s"],
+        [*model(), "--what-if", "copy=2x"],
+        [*model(), "--copy-spread", "5%"],
+        [*model(), "--decode-time", "0s"],
+        [*model(), "--device-slots", 0],
     ):
         refuse(hsipack, *words)
 

@@ -57,7 +57,7 @@ options! {
     DeviceCache "device_cache", DeviceCacheSize "device_cache_size",
     // Measuring.
     WorkDir "work_dir", Cubes "cubes", Workers "workers", Strategies "strategies", Strategy "strategy",
-    LoadTime "load_time", StepTime "step_time", WhatIf "what_if", DiskRate "disk_rate", Rounds "rounds",
+    LoadTime "load_time", CopyTime "copy_time", DecodeTime "decode_time", StepTime "step_time", WhatIf "what_if", DiskRate "disk_rate", Rounds "rounds",
 }
 
 impl Opt {

@@ -220,6 +220,8 @@ impl<L: TrainingLibrary> Feed<L> {
     pub fn statistics(&self, consumer: ConsumerStats<'_>) -> Statistics {
         let times = BatchTimes {
             load_s: Distribution::of(self.load_s.iter().copied()),
+            copy_s: Distribution::default(),
+            decode_s: Distribution::default(),
             wait_s: Distribution::of(consumer.wait_s.iter().copied()),
             step_s: Distribution::of(consumer.step_s.iter().copied()),
         };
@@ -230,7 +232,11 @@ impl<L: TrainingLibrary> Feed<L> {
                 Statistics {
                     batches: consumer.wait_s.len() as u64,
                     waiting_s,
-                    times: BatchTimes { load_s: now.times.load_s.clone(), ..times },
+                    times: BatchTimes {
+                        wait_s: times.wait_s,
+                        step_s: times.step_s,
+                        ..now.times.clone()
+                    },
                     loader: now.loader.since(&self.since),
                     ..now
                 }

@@ -37,9 +37,16 @@ pub(super) fn what_if(text: &str) -> Result<WhatIf, String> {
             "workers" | "loaders" => change.workers.replace(number()?).is_some(),
             "queue" => change.queue.replace(number()?).is_some(),
             "load" => change.load.replace(time(value)?).is_some(),
+            "copy" => change.copy.replace(time(value)?).is_some(),
+            "decode" => change.decode.replace(time(value)?).is_some(),
+            "device-slots" => change.device_slots.replace(number()?).is_some(),
             "step" => change.step.replace(time(value)?).is_some(),
             "order" => change.order.replace(order(value)?).is_some(),
-            _ => return Err(format!("{key:?} is not one of workers, load, step, queue, order")),
+            _ => {
+                return Err(format!(
+                    "{key:?} is not one of workers, load, queue, copy, decode, device-slots, step, order"
+                ));
+            }
         };
         if repeated {
             return Err(format!("{} is given twice", key.trim()));
@@ -92,6 +99,11 @@ mod tests {
             (change.load, change.step),
             (Some(Change::Factor(0.5)), Some(Change::Seconds(0.05)))
         );
+        let change = what_if("copy=2x,decode=3ms,device-slots=4").unwrap();
+        assert_eq!(
+            (change.copy, change.decode, change.device_slots),
+            (Some(Change::Factor(2.0)), Some(Change::Seconds(0.003)), Some(4))
+        );
         for bad in [
             "",
             "workers",
@@ -102,6 +114,8 @@ mod tests {
             "load=-1x",
             "order=any",
             "queue=1,queue=2",
+            "copy=2",
+            "device-slots=2x",
             "load=infx",
         ] {
             assert!(what_if(bad).is_err(), "{bad}");

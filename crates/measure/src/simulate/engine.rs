@@ -1,12 +1,13 @@
 //! The event loop.
 //!
 //! ```text
-//! begin ──▶ loaded ──▶ queued ──▶ taken ──▶ done
-//!   loading    holding    queue      step
+//! begun ──▶ loaded ──▶ queued ──▶ taken ──▶ copying ──▶ copied, decoding ──▶ decoded, stepping ──▶ done
+//!   loading    holding    queue      waiting     copy                 decoding                step
 //! ```
 //!
-//! At any time, a loader loads or holds one batch, at most `queue` batches are queued and not taken, and the model
-//! works on at most one batch. A loader begins its next batch at the moment when its last one is queued.
+//! At any time, a loader loads or holds one batch, at most `queue` batches are queued and not taken, and each stage after
+//! the queue (`stages.rs`) works on at most one batch. The first of these stages takes a batch when it is done with the
+//! one before. A loader begins its next batch at the moment when its last one is queued.
 //!
 //! First come: batches are queued in the order in which they are loaded. A batch that finds the queue full is queued
 //! when another one is taken. In order: the places of the queue belong to the next `queue` batches by number, so batch
@@ -18,17 +19,24 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use super::model::{End, MAX_BATCHES, Model, Order, too_many};
 use super::random::Use;
+use super::stages::Stages;
 use super::times::nanoseconds;
 use crate::Result;
 
-/// An event in the life of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An event in the life of a batch. Of events at the same time, those that end a stage come first, and so on in the order
+/// here: what begins may need what ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
-    Begun,
+    Done,
+    Decoded,
+    Copied,
+    Stepping,
+    Decoding,
+    Copying,
     Loaded,
+    Begun,
     Queued,
     Taken,
-    Done,
 }
 
 /// Receives all events in the order of their times, in nanoseconds.
@@ -38,23 +46,17 @@ pub(super) trait Observer {
     fn see(&mut self, time: u64, event: Event, batch: u64, loader: usize);
 }
 
-/// Future events, sorted by time, then by their order here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Next {
-    StepEnds { batch: u64, loader: usize },
-    LoadEnds { batch: u64, loader: usize },
-}
-
-struct Engine<'a, L, S> {
+struct Engine<'a, L> {
     model: &'a Model,
     load: L,
-    step: S,
+    stages: Stages<'a>,
     observer: &'a mut dyn Observer,
-    future: BinaryHeap<Reverse<(u64, Next)>>,
+    /// Future events with their times, batches and loaders.
+    future: BinaryHeap<Reverse<(u64, Event, u64, usize)>>,
     now: u64,
-    stepping: bool,
+    /// Whether the first stage after the queue has a batch.
+    busy: bool,
     begun: u64,
-    taken: u64,
     /// First come: queued batches with their loaders, and then (`held`) batches that loaders hold.
     queued: VecDeque<(u64, usize)>,
     held: VecDeque<(u64, usize)>,
@@ -74,13 +76,12 @@ pub(super) fn run(model: &Model, observer: &mut dyn Observer) -> Result<u64> {
     let mut engine = Engine {
         model,
         load: model.load.drawer(model.seed, Use::Load),
-        step: model.step.drawer(model.seed, Use::Step),
+        stages: Stages::new(model),
         observer,
         future: BinaryHeap::with_capacity(model.loaders + 1),
         now: 0,
-        stepping: false,
+        busy: false,
         begun: 0,
-        taken: 0,
         queued: VecDeque::new(),
         held: VecDeque::new(),
         loaded: match model.order {
@@ -91,31 +92,32 @@ pub(super) fn run(model: &Model, observer: &mut dyn Observer) -> Result<u64> {
     for loader in 0..model.loaders {
         engine.begin(loader, loader as u64);
     }
+    let [_, release] = model.first_stage();
     let mut done = 0;
-    while let Some(Reverse((time, next))) =
-        engine.future.pop().filter(|Reverse((time, _))| *time <= end)
+    while let Some(Reverse((time, event, batch, loader))) =
+        engine.future.pop().filter(|Reverse((time, ..))| *time <= end)
     {
         engine.now = time;
-        match next {
-            Next::LoadEnds { batch, loader } => engine.load_ends(batch, loader),
-            Next::StepEnds { batch, loader } => {
-                engine.stepping = false;
-                engine.observer.see(time, Event::Done, batch, loader);
-                done += 1;
-                if done == batches {
-                    return Ok(time);
-                }
-                if done > MAX_BATCHES {
-                    return Err(too_many());
-                }
+        engine.see(event, batch, loader);
+        if event == Event::Loaded {
+            engine.load_ends(batch, loader);
+        }
+        if event == Event::Done {
+            done += 1;
+            if done == batches {
+                return Ok(time);
+            }
+            if done > MAX_BATCHES {
+                return Err(too_many());
             }
         }
+        engine.busy &= event != release;
         engine.take();
     }
     Ok(end)
 }
 
-impl<L: Fn(u64) -> u64, S: Fn(u64) -> u64> Engine<'_, L, S> {
+impl<L: Fn(u64) -> u64> Engine<'_, L> {
     fn see(&mut self, event: Event, batch: u64, loader: usize) {
         self.observer.see(self.now, event, batch, loader);
     }
@@ -124,18 +126,17 @@ impl<L: Fn(u64) -> u64, S: Fn(u64) -> u64> Engine<'_, L, S> {
         self.see(Event::Begun, batch, loader);
         self.begun += 1;
         let end = self.now.saturating_add((self.load)(batch));
-        self.future.push(Reverse((end, Next::LoadEnds { batch, loader })));
+        self.future.push(Reverse((end, Event::Loaded, batch, loader)));
     }
 
     fn load_ends(&mut self, batch: u64, loader: usize) {
-        self.see(Event::Loaded, batch, loader);
         match self.model.order {
             Order::FirstCome if self.queued.len() < self.model.queue => self.put(batch, loader),
             Order::FirstCome => self.held.push_back((batch, loader)),
             Order::InOrder => {
                 let slot = self.slot(batch);
                 self.loaded[slot] = true;
-                if batch < self.taken + self.model.queue as u64 {
+                if batch < self.stages.taken() + self.model.queue as u64 {
                     self.put(batch, loader);
                 }
             }
@@ -155,9 +156,9 @@ impl<L: Fn(u64) -> u64, S: Fn(u64) -> u64> Engine<'_, L, S> {
         self.begin(loader, next);
     }
 
-    /// The model takes the next batch, if it can.
+    /// The first stage after the queue takes the next batch, if it can.
     fn take(&mut self) {
-        if self.stepping {
+        if self.busy {
             return;
         }
         match self.model.order {
@@ -173,7 +174,7 @@ impl<L: Fn(u64) -> u64, S: Fn(u64) -> u64> Engine<'_, L, S> {
             self.put(batch, loader);
         }
         let Some((batch, loader)) = self.queued.pop_front() else { return };
-        self.begin_step(batch, loader);
+        self.pass_on(batch, loader);
         if self.queued.len() < self.model.queue
             && let Some((batch, loader)) = self.held.pop_front()
         {
@@ -182,7 +183,7 @@ impl<L: Fn(u64) -> u64, S: Fn(u64) -> u64> Engine<'_, L, S> {
     }
 
     fn take_next(&mut self) {
-        let batch = self.taken;
+        let batch = self.stages.taken();
         let slot = self.slot(batch);
         if !std::mem::take(&mut self.loaded[slot]) {
             return;
@@ -191,19 +192,26 @@ impl<L: Fn(u64) -> u64, S: Fn(u64) -> u64> Engine<'_, L, S> {
         if self.model.queue == 0 {
             self.put(batch, loader);
         }
-        self.begin_step(batch, loader);
+        self.pass_on(batch, loader);
         let enters = batch + self.model.queue as u64;
         if enters > batch && self.loaded[self.slot(enters)] {
             self.put(enters, self.loader_of(enters));
         }
     }
 
-    fn begin_step(&mut self, batch: u64, loader: usize) {
-        self.see(Event::Taken, batch, loader);
-        let end = self.now.saturating_add((self.step)(self.taken));
-        self.future.push(Reverse((end, Next::StepEnds { batch, loader })));
-        self.taken += 1;
-        self.stepping = true;
+    /// The batch goes through the stages after the queue.
+    fn pass_on(&mut self, batch: u64, loader: usize) {
+        let Self { now, stages, observer, future, .. } = self;
+        observer.see(*now, Event::Taken, batch, loader);
+        stages.take(*now, |event, time| {
+            // What begins now is seen now: everything that ends now was seen before a batch is taken.
+            if time == *now {
+                observer.see(time, event, batch, loader);
+            } else {
+                future.push(Reverse((time, event, batch, loader)));
+            }
+        });
+        self.busy = true;
     }
 
     fn slot(&self, batch: u64) -> usize {

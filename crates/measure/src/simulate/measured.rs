@@ -1,6 +1,6 @@
 //! A model from measured statistics.
 
-use hsipack_read::BatchTimes;
+use hsipack_read::{BatchTimes, Distribution};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -8,10 +8,11 @@ use super::times::Times;
 use crate::{Error, Result};
 use hsipack_format::{Command, Opt, Remedy, remedy};
 
-/// Loaders, queue and model as derived from statistics.
+/// Loaders, queue, device and model as derived from statistics.
 ///
-/// A loader with S slots has one batch in use while the model works on it, so S − 1 can be loading or ready. At most
-/// that many load at a time, and the others form the queue: with L loaders, S − 1 − L places. A real loader that finds
+/// A loader with S slots has one batch in use while the model works on it or the link copies it, so S − 1 can be loading
+/// or ready; S − 2 if a device decodes, because a batch has its slot until it is decoded, while the next one is copied. At
+/// most that many load at a time, and the others form the queue: with L loaders, S − 1 − L places. A real loader that finds
 /// no free slot waits before it begins a batch, whereas a simulated one waits with a batch in hand. Both load the same
 /// batches at the same times, because in both cases the number of batches that are begun and not taken is limited.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,12 @@ pub struct Measured {
     pub queue: usize,
     /// Time that one loader needs for a batch.
     pub load: Times,
+    /// Time to copy a batch to the device; `None` if no batches were copied.
+    pub copy: Option<Times>,
+    /// Time to decode a batch on the device; `None` if it decoded none.
+    pub decode: Option<Times>,
+    /// Number of slots of the device, without buffers for batches that it will decode; `None` if there is no device.
+    pub device_slots: Option<usize>,
     /// Time from receiving a batch to requesting the next one; `None` if there are no such times.
     pub step: Option<Times>,
     /// Number of threads, if all threads share each batch.
@@ -34,6 +41,8 @@ struct Statistics {
     schema: u32,
     loaders: usize,
     slots: usize,
+    #[serde(default)]
+    device_slots: usize,
     times: BatchTimes,
     #[serde(default)]
     loader: Inside,
@@ -88,18 +97,32 @@ impl Statistics {
             ))
             .with_remedy(write_anew()));
         }
-        let BatchTimes { load_s, step_s, .. } = &self.times;
-        let load = Times::measured(load_s).map_err(|error| {
-            Error::malformed(format!("load_s of its statistics {}", error.what()))
-                .with_remedy(remedy!["read more batches in the run, or give ", Opt::LoadTime])
-        })?;
+        let BatchTimes { load_s, copy_s, decode_s, step_s, .. } = &self.times;
+        let times = |name: &str, measured: &Distribution, option: Opt| {
+            Times::measured(measured).map_err(|error| {
+                Error::malformed(format!("{name} of its statistics {}", error.what()))
+                    .with_remedy(remedy!["read more batches in the run, or give ", option])
+            })
+        };
+        let load = times("load_s", load_s, Opt::LoadTime)?;
+        let stage = |name, measured: &Distribution, option| {
+            // Batches that the CPU decoded count as 0.
+            let any = measured.percentiles.last().is_some_and(|most| *most != 0.0);
+            any.then(|| times(name, measured, option)).transpose()
+        };
+        let copy = stage("copy_s", copy_s, Opt::CopyTime)?;
+        let decode = stage("decode_s", decode_s, Opt::DecodeTime)?;
         // Programs that take batches without using them have step times of 0. No model can be made from these.
         let step = Times::measured(step_s).ok();
-        let loaders = self.loaders.min(self.slots - 1);
+        let in_use = if decode.is_some() && self.slots > 2 { 2 } else { 1 };
+        let loaders = self.loaders.min(self.slots - in_use);
         Ok(Measured {
             loaders,
-            queue: self.slots - 1 - loaders,
+            queue: self.slots - in_use - loaders,
             load,
+            copy,
+            decode,
+            device_slots: (self.device_slots > 0).then_some(self.device_slots),
             step,
             threads: (self.loaders == 1 && self.loader.threads > 0).then_some(self.loader.threads),
         })
@@ -188,6 +211,29 @@ mod tests {
             let found = Measured::from_json(&statistics(loaders, slots).to_string(), None).unwrap();
             assert_eq!((found.loaders, found.queue), want);
         }
+    }
+
+    #[test]
+    fn stages_on_a_device_are_those_with_times() {
+        let times = |all: &[f64]| serde_json::to_value(Distribution::of(all.to_vec())).unwrap();
+        let of = |slots: usize, device_slots: usize, copy: &[f64], decode: &[f64]| {
+            let mut json = statistics(1, slots);
+            json["device_slots"] = device_slots.into();
+            json["times"]["copy_s"] = times(copy);
+            json["times"]["decode_s"] = times(decode);
+            let found = Measured::from_json(&json.to_string(), None).unwrap();
+            let ms = |times: Option<Times>| {
+                times.map_or(0, |times| (times.mean_s() * 1e3).round() as u64)
+            };
+            (found.queue, found.device_slots, ms(found.copy), ms(found.decode))
+        };
+        assert_eq!(of(4, 0, &[], &[]), (2, None, 0, 0));
+        assert_eq!(of(4, 2, &[0.25, 0.75], &[]), (2, Some(2), 500, 0));
+        assert_eq!(of(4, 2, &[0.25, 0.75], &[0.1]), (1, Some(2), 500, 100));
+        // The CPU decoded all batches.
+        assert_eq!(of(4, 3, &[0.2], &[0.0, 0.0]), (2, Some(3), 200, 0));
+        // There is no slot in which the next batch could be copied meanwhile.
+        assert_eq!(of(2, 2, &[0.2], &[0.1]), (0, Some(2), 200, 100));
     }
 
     #[test]

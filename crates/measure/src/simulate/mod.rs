@@ -1,9 +1,10 @@
-//! Simulates loaders, queue and model over time: how many batches an input pipeline delivers, and which part waits for
+//! Simulates loaders, queue, device and model over time: how many batches an input pipeline delivers, and which part waits for
 //! which.
 //!
 //! Each of several **loaders** works on one batch at a time. A finished batch goes into a bounded **queue**. While the
 //! queue is full, the loader **holds** its batch and waits (back-pressure). One consumer, the **model**, takes a batch,
-//! works on it for one step, and takes the next.
+//! works on it for one step, and takes the next. With a **device**, batches are copied and may be decoded there before
+//! the step, one at a time each; the first of these stages takes batches from the queue.
 //!
 //! ```
 //! use hsipack_measure::simulate::{Model, simulate};
@@ -25,6 +26,7 @@
 //! | `measured.rs` | a model from measured statistics |
 //! | `what_if.rs` | a model with something changed |
 //! | `engine.rs` | the event loop |
+//! | `stages.rs` | the stages after the queue: copy, decoding, step |
 //! | `tally.rs` | shares, means and time series, from the events |
 //! | `trace.rs` | the first batches one by one, from the events |
 //! | `report.rs` | the results |
@@ -40,6 +42,7 @@ mod options;
 mod page;
 mod random;
 mod report;
+mod stages;
 mod tally;
 mod timeline;
 mod times;
@@ -50,11 +53,14 @@ mod what_if;
 mod tests;
 
 pub use measured::Measured;
-pub use model::{DEFAULT_SPREAD, End, MAX_BATCHES, MAX_LOADERS, MAX_QUEUE, Model, Order};
+pub use model::{
+    DEFAULT_SPREAD, End, MAX_BATCHES, MAX_DEVICE_SLOTS, MAX_LOADERS, MAX_QUEUE, Model, Order,
+};
 pub use options::SimulateOptions;
 pub use page::page;
 pub use report::{
-    Bounds, Changed, Limit, LoaderShare, Options, Outcome, Report, Run, Scenario, simulate,
+    Bounds, Changed, DeviceShare, Limit, LoaderShare, Options, Outcome, Report, Run, Scenario,
+    simulate,
 };
 pub use tally::Series;
 pub use timeline::timeline;

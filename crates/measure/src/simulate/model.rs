@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::report::Bounds;
 use super::times::{LONGEST_S, Times};
 use crate::{Error, Result};
 
@@ -14,6 +15,12 @@ pub const MAX_LOADERS: usize = 1024;
 
 /// Maximum number of places in the queue.
 pub const MAX_QUEUE: usize = 1 << 20;
+
+/// Maximum number of device slots.
+pub const MAX_DEVICE_SLOTS: usize = 1024;
+
+/// Number of device slots of hsipack's loader: one is written to while one is used. [`Model::copies_ahead`] adds one.
+pub(super) const DEVICE_SLOTS: usize = 2;
 
 /// Maximum number of simulated batches: a few seconds of work.
 pub const MAX_BATCHES: u64 = 50_000_000;
@@ -43,18 +50,26 @@ pub enum End {
     Batches(u64),
 }
 
-/// Loaders, queue and model.
+/// Loaders, queue, device and model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// Number of batches that are loaded at the same time, each by one loader.
     pub loaders: usize,
     /// Time that a loader needs for a batch.
     pub load: Times,
+    /// Time to copy a batch to the device; `None` if batches are not copied.
+    pub copy: Option<Times>,
+    /// Time to decode a batch on the device; `None` if the loaders decode.
+    pub decode: Option<Times>,
+    /// Number of batches that can be on the device: from the beginning of the copy, or of the decoding if there is no copy,
+    /// to the end of the step. Without either, it has no effect.
+    pub device_slots: usize,
     /// Time that the model needs for a batch.
     pub step: Times,
     /// Number of finished batches that the queue can hold, in addition to those that loaders hold. With 0, a loader
-    /// holds its batch until the model takes it. At most `loaders + queue` batches are begun and not taken; for a
-    /// DataLoader this limit is `num_workers * prefetch_factor`.
+    /// holds its batch until it is taken: by the model or, on a device, by the link, which is done with it after the
+    /// copy. At most `loaders + queue` batches are begun and not taken; for a DataLoader this limit is
+    /// `num_workers * prefetch_factor`.
     pub queue: usize,
     /// Which batch the model gets next.
     pub order: Order,
@@ -67,12 +82,15 @@ pub struct Model {
 }
 
 impl Model {
-    /// Loaders without a queue, first come first served, for 30 s, with mean times in seconds, the default spread of
-    /// load times, and a constant step time.
+    /// Loaders without queue and device, first come first served, for 30 s, with mean times in seconds, the default
+    /// spread of load times, and a constant step time.
     pub fn new(loaders: usize, load_s: f64, step_s: f64) -> Self {
         Self {
             loaders,
             load: Times::new(load_s, load_s * DEFAULT_SPREAD),
+            copy: None,
+            decode: None,
+            device_slots: DEVICE_SLOTS,
             step: Times::new(step_s, 0.0),
             queue: 0,
             order: Order::FirstCome,
@@ -82,14 +100,32 @@ impl Model {
         }
     }
 
-    /// Batches per second that the loaders deliver if they never wait.
-    pub fn loading_bound(&self) -> f64 {
-        self.loaders as f64 / self.load.mean_s()
+    /// Whether batches are copied to a device, or decoded there.
+    pub fn has_device(&self) -> bool {
+        self.copy.is_some() || self.decode.is_some()
     }
 
-    /// Batches per second that the model processes if it never waits.
-    pub fn step_bound(&self) -> f64 {
-        1.0 / self.step.mean_s()
+    /// Whether batches are copied and then decoded. While one is decoded, the next is copied into a buffer of its own,
+    /// so one more batch can be on the device.
+    pub(super) fn copies_ahead(copy: Option<&Times>, decode: Option<&Times>) -> bool {
+        copy.is_some() && decode.is_some()
+    }
+
+    /// Upper bounds of the rate.
+    pub fn bounds(&self) -> Bounds {
+        let rate = |times: &Times| 1.0 / times.mean_s();
+        let on_device = [self.copy.as_ref(), self.decode.as_ref(), Some(&self.step)];
+        let on_device: Vec<f64> = on_device.into_iter().flatten().map(Times::mean_s).collect();
+        // With a slot for each stage, one of the stages is always the lower bound.
+        let limits = self.device_slots < on_device.len();
+        let stay: f64 = on_device.iter().sum();
+        Bounds {
+            loading: self.loaders as f64 / self.load.mean_s(),
+            copy: self.copy.as_ref().map(rate),
+            decode: self.decode.as_ref().map(rate),
+            device_slots: limits.then_some(self.device_slots as f64 / stay),
+            step: rate(&self.step),
+        }
     }
 
     /// # Errors
@@ -104,18 +140,25 @@ impl Model {
         };
         within("loaders", self.loaders, 1, MAX_LOADERS)?;
         within("batches in the queue", self.queue, 0, MAX_QUEUE)?;
+        within("device slots", self.device_slots, 1, MAX_DEVICE_SLOTS)?;
         let times = |name: &str, times: &Times| {
             times.check().map_err(|error| {
                 Error::conflict(format!("the {name} time {}", error.what()))
                     .with_remedy("give times above 0 and up to ten years")
             })
         };
-        times("load", &self.load)?;
-        times("step", &self.step)?;
+        let stages = [
+            ("load", Some(&self.load)),
+            ("copy", self.copy.as_ref()),
+            ("decode", self.decode.as_ref()),
+            ("step", Some(&self.step)),
+        ];
+        let stages = || stages.iter().filter_map(|(name, times)| Some((*name, (*times)?)));
+        stages().try_for_each(|(name, stage)| times(name, stage))?;
         let batches = match self.end {
             End::Batches(batches) => batches as f64,
             End::Seconds(time) if time.is_finite() && time > 0.0 && time <= LONGEST_S => {
-                time * self.loading_bound().min(self.step_bound())
+                time * self.bounds().least()
             }
             End::Seconds(_) => {
                 return Err(Error::conflict("the duration is 0 or longer than ten years")
@@ -128,7 +171,7 @@ impl Model {
         if batches < 1.0 && matches!(self.end, End::Batches(_)) {
             return Err(Error::conflict("there are 0 batches").with_remedy("simulate at least one"));
         }
-        let mean = self.load.mean_s().max(self.step.mean_s());
+        let mean = stages().map(|(_, times)| times.mean_s()).fold(0.0, f64::max);
         if matches!(self.end, End::Batches(_)) && batches * mean > LONGEST_S {
             return Err(Error::conflict("so many batches take longer than ten years")
                 .with_remedy("simulate fewer batches"));

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "clap")]
 use super::arguments;
 use super::measured::Measured;
-use super::model::{DEFAULT_SPREAD, End, Model, Order};
+use super::model::{DEFAULT_SPREAD, DEVICE_SLOTS, End, Model, Order};
 use super::report::{Scenario, simulate};
 use super::times::{Spread, Times};
 use super::what_if::WhatIf;
@@ -42,6 +42,22 @@ pub struct SimulateOptions {
     /// Standard deviation of step times, given like --load-spread [default: 0%]
     #[cfg_attr(feature = "clap", arg(long, value_name = "SPREAD", value_parser = arguments::spread))]
     pub step_spread: Option<Spread>,
+    /// Time to copy a batch to the device, on average [default: batches are not copied]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME", value_parser = duration))]
+    pub copy_time: Option<Duration>,
+    /// Standard deviation of copy times, given like --load-spread [default: 0%]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SPREAD", value_parser = arguments::spread))]
+    pub copy_spread: Option<Spread>,
+    /// Time to decode a batch on the device, on average [default: loaders decode]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME", value_parser = duration))]
+    pub decode_time: Option<Duration>,
+    /// Standard deviation of decode times, given like --load-spread [default: 0%]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SPREAD", value_parser = arguments::spread))]
+    pub decode_spread: Option<Spread>,
+    /// Number of batches that can be on the device, from the beginning of the copy to the end of the step [default: 2,
+    /// and one more with both --copy-time and --decode-time]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
+    pub device_slots: Option<usize>,
     /// Number of finished batches that the queue has room for, besides the one that each loader holds
     /// [default: 0, a loader holds its batch until the model takes it]
     ///
@@ -62,7 +78,7 @@ pub struct SimulateOptions {
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", requires = "from"))]
     pub strategy: Option<String>,
     /// Also simulate this change, and compare, such as workers=8,load=0.5x (repeatable). Keys are workers, load,
-    /// step, queue and order; see --help
+    /// queue, copy, decode, device-slots, step and order; see --help
     #[cfg_attr(feature = "clap", arg(long, value_name = "CHANGES", value_parser = arguments::what_if))]
     pub what_if: Vec<WhatIf>,
     /// Time to simulate
@@ -84,6 +100,11 @@ impl Default for SimulateOptions {
             load_spread: None,
             step_time: None,
             step_spread: None,
+            copy_time: None,
+            copy_spread: None,
+            decode_time: None,
+            decode_spread: None,
+            device_slots: None,
             queue: None,
             in_order: false,
             from: None,
@@ -104,19 +125,42 @@ impl SimulateOptions {
     fn model(&self) -> Result<Model> {
         let measured = self.from.as_deref().map(|path| self.measured(path)).transpose()?;
         let measured = measured.as_ref();
-        let load = self.times(
+        let load = given(
             (self.load_time, self.load_spread, DEFAULT_SPREAD),
             measured.map(|measured| &measured.load),
-            Opt::LoadTime,
-        )?;
-        let step = self.times(
+        );
+        let copy = given(
+            (self.copy_time, self.copy_spread, 0.0),
+            measured.and_then(|measured| measured.copy.as_ref()),
+        );
+        let decode = given(
+            (self.decode_time, self.decode_spread, 0.0),
+            measured.and_then(|measured| measured.decode.as_ref()),
+        );
+        let step = given(
             (self.step_time, self.step_spread, 0.0),
             measured.and_then(|measured| measured.step.as_ref()),
-            Opt::StepTime,
-        )?;
+        );
+        for (name, spread, times, option) in [
+            ("copy", self.copy_spread, &copy, Opt::CopyTime),
+            ("decode", self.decode_spread, &decode, Opt::DecodeTime),
+        ] {
+            if spread.is_some() && times.is_none() {
+                return Err(self.missing(name, option));
+            }
+        }
+        let load = load.ok_or_else(|| self.missing("load", Opt::LoadTime))?;
+        let step = step.ok_or_else(|| self.missing("step", Opt::StepTime))?;
         let model = Model {
             loaders: self.loaders.or(measured.map(|measured| measured.loaders)).unwrap_or(1),
             load,
+            device_slots: self.device_slots.unwrap_or_else(|| {
+                let slots = measured.and_then(|measured| measured.device_slots);
+                slots.unwrap_or(DEVICE_SLOTS)
+                    + usize::from(Model::copies_ahead(copy.as_ref(), decode.as_ref()))
+            }),
+            copy,
+            decode,
             step,
             queue: self.queue.or(measured.map(|measured| measured.queue)).unwrap_or(0),
             // All loaders that have statistics deliver batches in order.
@@ -156,26 +200,11 @@ impl SimulateOptions {
         Measured::from_json(&text, self.strategy.as_deref()).map_err(|error| error.at(path))
     }
 
-    /// Times as given, or as measured.
-    fn times(
-        &self,
-        (mean, spread, default): (Option<Duration>, Option<Spread>, f64),
-        measured: Option<&Times>,
-        option: Opt,
-    ) -> Result<Times> {
-        let spread_of = |mean: f64| spread.unwrap_or(Spread::Share(default)).of(mean);
-        match (mean.map(|mean| mean.as_secs_f64()), measured) {
-            (Some(mean), _) => Ok(Times::new(mean, spread_of(mean))),
-            (None, Some(times)) if spread.is_some() => {
-                Ok(Times::new(times.mean_s(), spread_of(times.mean_s())))
-            }
-            (None, Some(times)) => Ok(times.clone()),
-            (None, None) => {
-                let error = Error::conflict("the statistics have no step times")
-                    .with_remedy(remedy!["give ", option]);
-                Err(self.from.iter().fold(error, |error, path| error.at(path)))
-            }
-        }
+    /// The error if times are needed that are neither given nor measured.
+    fn missing(&self, name: &str, option: Opt) -> Error {
+        let error = Error::conflict(format!("there are no {name} times"))
+            .with_remedy(remedy!["give ", option]);
+        self.from.iter().fold(error, |error, path| error.at(path))
     }
 
     /// The base run, and one run per change.
@@ -193,6 +222,19 @@ impl SimulateOptions {
             scenarios.push(Scenario { name: change.name.clone(), run });
         }
         Ok(scenarios)
+    }
+}
+
+/// Times with the given mean and spread, or as measured; `None` if there are neither.
+fn given(
+    (mean, spread, default): (Option<Duration>, Option<Spread>, f64),
+    measured: Option<&Times>,
+) -> Option<Times> {
+    let new = |mean: f64| Times::new(mean, spread.unwrap_or(Spread::Share(default)).of(mean));
+    match (mean.map(|mean| mean.as_secs_f64()), measured) {
+        (Some(mean), _) => Some(new(mean)),
+        (None, Some(times)) if spread.is_some() => Some(new(times.mean_s())),
+        (None, times) => times.cloned(),
     }
 }
 
@@ -225,6 +267,12 @@ mod tests {
         assert_eq!((model.load, model.queue), (Times::new(2.0, 0.2), 3));
         assert_eq!((model.order, model.end), (Order::InOrder, End::Batches(9)));
         assert_eq!(options.scenarios().unwrap()[1].name, "load=2x");
+        let changes = " --copy-time 30ms --decode-time 20ms --decode-spread 10% --what-if copy=2x";
+        let options =
+            parsed(&("--loaders 7 --load-time 2s --step-time 1ms".to_owned() + changes)).unwrap();
+        let model = options.model().unwrap();
+        assert_eq!(model.copy, Some(Times::new(0.03, 0.0)));
+        assert_eq!((model.decode, model.device_slots), (Some(Times::new(0.02, 0.002)), 3));
         for wrong in ["--loaders 7", "--from f --strategy s --load-spread 3", "--strategy s"] {
             assert!(parsed(wrong).is_err(), "{wrong}");
         }
@@ -236,6 +284,18 @@ mod tests {
         let error = parsed(&format!("{short} --what-if workers=0")).unwrap().scenarios();
         let error = error.unwrap_err().to_string();
         assert!(error.contains("what_if=workers=0"), "{error}");
+        for (wrong, option) in [
+            (" --what-if copy=2x", "copy_time"),
+            (" --copy-time 1ms --what-if decode=2x", "decode_time"),
+            (" --copy-spread 5%", "copy_time"),
+            (" --decode-spread 5%", "decode_time"),
+            (" --copy-time 0s", "copy time"),
+            (" --device-slots 0", "device slots"),
+        ] {
+            let error = parsed(&format!("{short}{wrong}")).unwrap().scenarios().unwrap_err();
+            assert!(error.to_string().contains(option), "{error}");
+            assert!(error.remedy().is_some(), "{error}");
+        }
         let error = parsed("--from missing.json").unwrap().scenarios().unwrap_err().to_string();
         assert!(error.contains("missing.json"), "{error}");
     }

@@ -5,23 +5,31 @@
   const get = (id) => document.getElementById(id);
   const most = 64; // loaders and places that are drawn
 
-  // Rows are [loader, [begun, loaded, queued, taken, done]] in microseconds; null is after the end.
+  // Rows are [loader, [begun, loaded, queued, taken, done], [copying, copied, decoding, decoded, stepping]] in
+  // microseconds; null is after the end. Without a device, the last list is missing, and steps begin when batches are taken.
   const runs = data.traces.map((trace, number) => {
     const never = Infinity;
-    const batches = trace.batches_us.map(([loader, times], batch) => {
-      const [begun, loaded, queued, taken, done] = times.map((time) => (time === null ? never : time));
-      return { batch, loader, begun, loaded, queued, taken, done };
+    const known = (times) => times.map((time) => (time === null ? never : time));
+    const batches = trace.batches_us.map(([loader, times, device], batch) => {
+      const [begun, loaded, queued, taken, done] = known(times);
+      const [copying, copied, decoding, decoded, stepping] = device ? known(device) : [never, never, never, never, taken];
+      return { batch, loader, begun, loaded, queued, taken, copying, copied, decoding, decoded, stepping, done };
     });
     const options = outcomes[number].options;
     const loaders = Array.from({ length: options.loaders }, () => []);
     for (const one of batches) if (one.begun !== never) loaders[one.loader].push(one);
-    const steps = batches.filter((one) => one.taken !== never).sort((a, b) => a.taken - b.taken);
+    const sorted = (key) => batches.filter((one) => one[key] !== never).sort((a, b) => a[key] - b[key]);
+    const steps = sorted('stepping');
     let busy = 0;
     for (const step of steps) {
       step.before = busy;
-      busy += Math.min(step.done, trace.until_us) - step.taken;
+      busy += Math.min(step.done, trace.until_us) - step.stepping;
     }
-    return { trace, options, batches, loaders, steps, until: trace.until_us };
+    const stages = [];
+    if (options.copy) stages.push({ name: 'link', begins: 'copying', ends: 'copied', times: options.copy });
+    if (options.decode) stages.push({ name: 'decoder', begins: 'decoding', ends: 'decoded', times: options.decode });
+    for (const stage of stages) stage.list = sorted(stage.begins);
+    return { trace, options, batches, loaders, steps, stages, until: trace.until_us };
   });
 
   // The last of those, sorted by `key`, that began by `time`.
@@ -48,7 +56,28 @@
     if (box.lastChild.textContent !== words) box.lastChild.textContent = words;
   };
 
-  let run, boxes, places, model, heads;
+  // What a box shows of a batch that is in a stage of these mean times, or that it is idle.
+  const work = (box, kind, one, [begins, ends], times, name) => {
+    if (!one || one[ends] <= time) return show(box, '', 0, name + 'idle');
+    // What has not ended by the end of the run has no known end: shown against the mean.
+    const end = one[ends] === Infinity ? one[begins] + times.mean_s * 1e6 : one[ends];
+    show(box, kind, (time - one[begins]) / (end - one[begins]), name + 'batch ' + (one.batch + 1));
+  };
+  const empty = () => {
+    const place = document.createElement('div');
+    place.className = 'place';
+    return place;
+  };
+  const fill = (places, batches) => {
+    places.forEach((place, at) => {
+      const one = batches[at];
+      place.className = one ? 'place full' : 'place';
+      const words = one ? String(one.batch + 1) : '';
+      if (place.textContent !== words) place.textContent = words;
+    });
+  };
+
+  let run, boxes, places, slots, model, heads;
   let time = 0, playing = false, before = null;
 
   const choose = (number) => {
@@ -56,16 +85,21 @@
     run = runs[number];
     boxes = run.loaders.slice(0, most).map(worker);
     get('loaders').replaceChildren(...boxes);
-    places = Array.from({ length: Math.min(run.options.queue, most) }, () => {
-      const place = document.createElement('div');
-      place.className = 'place';
-      return place;
-    });
+    places = Array.from({ length: Math.min(run.options.queue, most) }, empty);
     const none = document.createElement('div');
     none.className = 'place none';
-    none.textContent = run.options.queue === 0 ? 'No queue: a loader holds its batch until the model takes it.' : '';
+    none.textContent = run.options.queue === 0 ? 'No queue: a loader holds its batch until it is taken.' : '';
     get('queue').replaceChildren(...(places.length ? places : [none]));
     text('queue-name', run.options.queue ? 'Queue, ' + run.options.queue + (run.options.queue === 1 ? ' place' : ' places') : 'Queue');
+    slots = [];
+    if (get('slots')) {
+      const count = run.options.device_slots;
+      text('device-name', count ? 'Device, ' + count + (count === 1 ? ' slot' : ' slots') : 'No device');
+      for (const stage of run.stages) stage.box = worker();
+      get('stages').replaceChildren(...run.stages.map((stage) => stage.box));
+      slots = Array.from({ length: Math.min(count || 0, most) }, empty);
+      get('slots').replaceChildren(...slots);
+    }
     model = worker();
     get('model').replaceChildren(model);
     const notes = [];
@@ -91,20 +125,20 @@
     });
     const queued = run.batches.filter((one) => one.queued <= time && time < one.taken);
     queued.sort((a, b) => (run.options.order === 'in-order' ? a.batch - b.batch : a.queued - b.queued));
-    places.forEach((place, at) => {
-      const one = queued[at];
-      place.className = one ? 'place full' : 'place';
-      const words = one ? String(one.batch + 1) : '';
-      if (place.textContent !== words) place.textContent = words;
-    });
-    const at = last(run.steps, 'taken', time);
+    fill(places, queued);
+    for (const { list, box, begins, ends, times, name } of run.stages) {
+      work(box, begins, list[last(list, begins, time)], [begins, ends], times, name + ': ');
+    }
+    if (slots.length) {
+      const first = run.stages[0].begins;
+      fill(slots, run.batches.filter((one) => one[first] <= time && time < one.done).sort((a, b) => a[first] - b[first]));
+    }
+    const at = last(run.steps, 'stepping', time);
     const step = run.steps[at];
     const steps = step && time < step.done;
-    const end = step && step.done === Infinity ? step.taken + run.options.step.mean_s * 1e6 : step && step.done;
-    if (steps) show(model, 'steps', (time - step.taken) / (end - step.taken), 'batch ' + (step.batch + 1));
-    else show(model, '', 0, 'idle');
+    work(model, 'steps', step, ['stepping', 'done'], run.options.step, '');
     const done = step ? at + (steps ? 0 : 1) : 0;
-    const busy = step ? step.before + Math.min(time, step.done) - step.taken : 0;
+    const busy = step ? step.before + Math.min(time, step.done) - step.stepping : 0;
     text('now', seconds(time));
     text('done', String(done));
     text('rate', time > 0 ? (done / time * 1e6).toFixed(2) + ' /s' : '–');

@@ -53,8 +53,16 @@ fn lead(base: &Outcome) -> String {
         1 => "1 loader loads".to_owned(),
         many => format!("{many} loaders load"),
     };
+    let device =
+        [(&base.options.copy, "the copy"), (&base.options.decode, "decoding on the device")];
+    let device: String = device
+        .iter()
+        .filter_map(|(times, name)| {
+            Some(format!("{name} takes {} s; ", short(times.as_ref()?.mean_s())))
+        })
+        .collect();
     format!(
-        "{loaders} batches, {} s each on average; the model takes {} s for a step. In {} s it did {} batches and was \
+        "{loaders} batches, {} s each on average; {device}the model takes {} s for a step. In {} s it did {} batches and was \
          idle {} of the time.",
         short(base.options.load.mean_s()),
         short(base.options.step.mean_s()),
@@ -62,6 +70,11 @@ fn lead(base: &Outcome) -> String {
         base.batches,
         percent(base.consumer_idle),
     )
+}
+
+/// Whether a run of these has a device.
+fn has_device(scenarios: &[Scenario]) -> bool {
+    scenarios.iter().any(|scenario| scenario.run.outcome.device.is_some())
 }
 
 /// Controls, and the area in which the script draws.
@@ -85,8 +98,15 @@ fn stage(scenarios: &[Scenario]) -> String {
          <div><dt>Rate so far</dt><dd id=\"rate\">–</dd></div>\n\
          <div><dt>Model idle so far</dt><dd id=\"idle\">–</dd></div>\n</dl>\n\
          <div class=\"stage\">\n<div><h3>Loaders</h3><div id=\"loaders\"></div></div>\n\
-         <div><h3 id=\"queue-name\">Queue</h3><div id=\"queue\"></div></div>\n\
-         <div><h3>Model</h3><div id=\"model\"></div></div>\n</div>\n\
+         <div><h3 id=\"queue-name\">Queue</h3><div id=\"queue\"></div></div>\n",
+    );
+    if has_device(scenarios) {
+        html.push_str(
+            "<div><h3 id=\"device-name\">Device</h3><div id=\"stages\"></div><div id=\"slots\"></div></div>\n",
+        );
+    }
+    html.push_str(
+        "<div><h3>Model</h3><div id=\"model\"></div></div>\n</div>\n\
          <p class=\"muted\" id=\"note\"></p>\n<noscript><p>The animation needs JavaScript; everything else is below.</p></noscript>",
     );
     html
@@ -114,13 +134,13 @@ fn columns(scenarios: &[Scenario], rows: &[Row<'_>]) -> String {
 }
 
 fn results(scenarios: &[Scenario]) -> String {
-    let rows: [Row<'_>; 12] = [
+    let mut rows: Vec<Row<'_>> = vec![
         ("Batches done", |outcome| outcome.batches.to_string()),
         ("Time", |outcome| format!("{} s", short(outcome.duration_s))),
         ("Rate", |outcome| format!("{} batches/s", short(outcome.batches_per_s))),
         ("Bound by loading", |outcome| format!("{} batches/s", short(outcome.bounds.loading))),
         ("Bound by the step", |outcome| format!("{} batches/s", short(outcome.bounds.step))),
-        ("Limited by", |outcome| limit(outcome.limit).to_owned()),
+        ("Limited by", |outcome| limit(outcome).to_owned()),
         ("Model idle", |outcome| percent(outcome.consumer_idle)),
         ("Loaders loading", |outcome| percent(outcome.loaders_busy)),
         ("Loaders holding a batch", |outcome| percent(outcome.loaders_blocked)),
@@ -128,11 +148,46 @@ fn results(scenarios: &[Scenario]) -> String {
         ("Least and most", |outcome| format!("{} to {}", outcome.queue_min, outcome.queue_max)),
         ("Loaded and not done", |outcome| (outcome.loaded - outcome.batches).to_string()),
     ];
+    if has_device(scenarios) {
+        let [shares, bounds] = [9, 4];
+        rows.splice(shares..shares, DEVICE_SHARES);
+        rows.splice(bounds..bounds, DEVICE_BOUNDS);
+    }
     columns(scenarios, &rows)
 }
 
+/// Bounds of runs with a device. A run without one has dashes.
+const DEVICE_BOUNDS: [Row<'_>; 3] = [
+    ("Bound by the copy", |outcome| bound(outcome.bounds.copy)),
+    ("Bound by decoding", |outcome| bound(outcome.bounds.decode)),
+    ("Bound by device slots", |outcome| bound(outcome.bounds.device_slots)),
+];
+
+/// Activity of the device, with dashes for stages that a run does not have.
+const DEVICE_SHARES: [Row<'_>; 3] = [
+    ("Link copying", |outcome| {
+        let device = outcome.device.filter(|_| outcome.options.copy.is_some());
+        dash(device.map(|device| percent(device.copying)))
+    }),
+    ("Device decoding", |outcome| {
+        let device = outcome.device.filter(|_| outcome.options.decode.is_some());
+        dash(device.map(|device| percent(device.decoding)))
+    }),
+    ("Waiting for a device slot", |outcome| {
+        dash(outcome.device.map(|device| percent(device.waiting)))
+    }),
+];
+
+fn bound(bound: Option<f64>) -> String {
+    dash(bound.map(|bound| format!("{} batches/s", short(bound))))
+}
+
+fn dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "–".to_owned())
+}
+
 fn models(scenarios: &[Scenario]) -> String {
-    let rows: [Row<'_>; 6] = [
+    let mut rows: Vec<Row<'_>> = vec![
         ("Loaders", |outcome| match outcome.options.threads {
             Some(threads) => format!("{} of {threads} threads", outcome.options.loaders),
             None => outcome.options.loaders.to_string(),
@@ -146,8 +201,18 @@ fn models(scenarios: &[Scenario]) -> String {
         }),
         ("Seed", |outcome| outcome.options.seed.to_string()),
     ];
+    if has_device(scenarios) {
+        rows.splice(2..2, DEVICE_MODEL);
+    }
     columns(scenarios, &rows)
 }
+
+/// The device of a model. A run without one has dashes.
+const DEVICE_MODEL: [Row<'_>; 3] = [
+    ("Copy time", |outcome| dash(outcome.options.copy.as_ref().map(time))),
+    ("Decode time", |outcome| dash(outcome.options.decode.as_ref().map(time))),
+    ("Device slots", |outcome| dash(outcome.options.device_slots.map(|slots| slots.to_string()))),
+];
 
 fn time(times: &super::Times) -> String {
     match times.sd_s() {
@@ -169,26 +234,36 @@ fn course(scenarios: &[Scenario]) -> Option<String> {
             points
         };
         let title = format!("{}: means of each {} s", scenario.name, short(series.span_s));
-        let svg = Chart::new(
+        let mut chart = Chart::new(
             &title,
-            "Batches in the queue, loaders that hold a batch and the model's load over time.",
+            "Batches in the queue, loaders that hold a batch, and the load of model and device over time.",
         )
         .size(1100.0, 320.0)
         .x_label("time in s")
         .steps("batches in the queue", &points(&series.queue))
         .steps("loaders that hold a batch", &points(&series.holding))
-        .steps("share of the model that is busy", &points(&series.model))
-        .for_page(320.0);
+        .steps("share of the model that is busy", &points(&series.model));
+        if !series.copy.is_empty() {
+            chart = chart.steps("share of the link that is busy", &points(&series.copy));
+        }
+        if !series.decode.is_empty() {
+            chart = chart.steps("share of decoding on the device", &points(&series.decode));
+        }
+        let svg = chart.for_page(320.0);
         format!("<div>{svg}</div>\n")
     });
     (!long.is_empty()).then(|| charts.collect())
 }
 
-/// The name of a limit.
-fn limit(limit: Limit) -> &'static str {
-    match limit {
+/// The name of the limit of a run.
+fn limit(outcome: &Outcome) -> &'static str {
+    match outcome.limit {
         Limit::Loading => "loading",
+        Limit::Copy => "the copy",
+        Limit::Decode => "decoding",
+        Limit::DeviceSlots => "the device slots",
         Limit::Step => "the step",
+        Limit::Balanced if outcome.device.is_some() => "several alike",
         Limit::Balanced => "both alike",
     }
 }
@@ -226,6 +301,19 @@ mod tests {
         assert_eq!(html.matches("<svg class=\"wide\"").count(), 2);
         assert!(page(&[]).contains("<!doctype html>"));
         assert!(!html.contains("The whole run"));
+    }
+
+    #[test]
+    fn devices_have_a_place_and_rows_if_a_run_has_one() {
+        let model = Model::new(3, 0.3, 0.1);
+        let copy = Some(crate::simulate::Times::new(0.05, 0.0));
+        let device = Model { copy, ..model.clone() };
+        let html = page(&[scenario("base", &model), scenario("copy=50ms", &device)]);
+        for words in ["id=\"slots\"", "Bound by the copy", "Copy time", "<td>–</td>"] {
+            assert!(html.contains(words), "{words}");
+        }
+        let html = page(&[scenario("base", &model)]);
+        assert!(!html.contains("id=\"slots\"") && !html.contains("Copy time"));
     }
 
     #[test]

@@ -11,6 +11,8 @@ use crate::random::{GAMMA, mix};
 pub(super) enum Use {
     Load = 1,
     Step = 2,
+    Copy = 3,
+    Decode = 4,
 }
 
 /// Two independent numbers between 0 and 1, both excluded.

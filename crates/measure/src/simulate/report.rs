@@ -14,27 +14,85 @@ use crate::Result;
 pub struct Bounds {
     /// Number of loaders divided by the mean load time.
     pub loading: f64,
+    /// One divided by the mean copy time; `None` if batches are not copied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copy: Option<f64>,
+    /// One divided by the mean decode time; `None` if the device does not decode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decode: Option<f64>,
+    /// Number of device slots divided by the mean time of all stages on the device; `None` if there is a slot for each stage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_slots: Option<f64>,
     /// One divided by the mean step time.
     pub step: f64,
 }
 
+impl Bounds {
+    /// Each bound, with the limit if it is the only one.
+    fn all(self) -> impl Iterator<Item = (f64, Limit)> {
+        let Self { loading, copy, decode, device_slots, step } = self;
+        let all = [
+            (Some(loading), Limit::Loading),
+            (copy, Limit::Copy),
+            (decode, Limit::Decode),
+            (device_slots, Limit::DeviceSlots),
+            (Some(step), Limit::Step),
+        ];
+        all.into_iter().filter_map(|(bound, limit)| Some((bound?, limit)))
+    }
+
+    /// The lowest bound.
+    pub fn least(self) -> f64 {
+        self.all().map(|(bound, _)| bound).fold(f64::INFINITY, f64::min)
+    }
+
+    fn limit(self) -> Limit {
+        let alone = |(bound, limit): &(f64, Limit)| {
+            self.all().all(|(other, of)| of == *limit || *bound < 0.9 * other)
+        };
+        self.all().find(alone).map_or(Limit::Balanced, |(_, limit)| limit)
+    }
+}
+
 /// The limit of the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Limit {
     /// Loading: the model waits for batches.
     Loading,
+    /// The link to the device.
+    Copy,
+    /// Decoding on the device.
+    Decode,
+    /// The device slots: few batches are on the device at once, so stages wait for each other.
+    DeviceSlots,
     /// The model's step: loaders wait for the model.
     Step,
-    /// The two bounds are within 10 % of each other. The spread of the times and the size of the queue matter, too.
+    /// The two lowest bounds are within 10 % of each other. The spread of the times and the size of the queue matter, too.
     Balanced,
 }
 
 hsipack_format::option_names!(Limit, "limit", {
     Loading => "loading",
+    Copy => "copy",
+    Decode => "decode",
+    DeviceSlots => "device-slots",
     Step => "step",
     Balanced => "balanced",
 });
+
+/// Activity of the stages before the step on a device, as shares of the time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct DeviceShare {
+    /// Share of the time in which the link copied.
+    pub copying: f64,
+    /// Share of the time in which the device decoded.
+    pub decoding: f64,
+    /// Share of the time in which the next batch waited for a free device slot.
+    pub waiting: f64,
+    /// Batches that were taken from the queue and are not in the model's step, at the end.
+    pub batches: u64,
+}
 
 /// Activity of one loader, as shares of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -57,7 +115,7 @@ pub struct Outcome {
     pub duration_s: f64,
     /// Finished batches divided by the duration.
     pub batches_per_s: f64,
-    /// Batches that were loaded. Each of them is finished, in the model's step, in the queue, or held.
+    /// Batches that were loaded. Each of them is finished, in the model's step, on the device, in the queue, or held.
     pub loaded: u64,
     /// Batches in the model's step at the end: 0 or 1.
     pub stepping: u64,
@@ -75,10 +133,13 @@ pub struct Outcome {
     pub queue_max: u64,
     /// Share of all loaders' time in which they loaded.
     pub loaders_busy: f64,
-    /// Share of all loaders' time in which they held a finished batch and waited for the queue or the model.
+    /// Share of all loaders' time in which they held a finished batch and waited for the queue, the link or the model.
     pub loaders_blocked: f64,
     /// Activity of each loader.
     pub per_loader: Vec<LoaderShare>,
+    /// Activity of the link and the device; `None` if batches are neither copied nor decoded on a device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceShare>,
     /// Upper bounds of the rate.
     pub bounds: Bounds,
     /// The limit of the rate.
@@ -98,6 +159,15 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Load times.
     pub load: Times,
+    /// Copy times; `None` if batches are not copied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copy: Option<Times>,
+    /// Decode times; `None` if the device does not decode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decode: Option<Times>,
+    /// Number of device slots; `None` if batches are neither copied nor decoded on a device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_slots: Option<usize>,
     /// Step times.
     pub step: Times,
     /// Places in the queue.
@@ -191,7 +261,7 @@ pub fn simulate(model: &Model) -> Result<Run> {
         End::Seconds(time) => Some(nanoseconds(time)),
         End::Batches(_) => None,
     };
-    let tally = Tally::new(model.loaders, duration);
+    let tally = Tally::new(model, duration);
     let mut both = Both { tally, tracer: Tracer::default() };
     let end = engine::run(model, &mut both)?;
     let Both { mut tally, tracer } = both;
@@ -202,7 +272,7 @@ pub fn simulate(model: &Model) -> Result<Run> {
 fn outcome(model: &Model, tally: &Tally) -> Outcome {
     let end = tally.now.max(1) as f64;
     let all = end * model.loaders as f64;
-    let bounds = Bounds { loading: model.loading_bound(), step: model.step_bound() };
+    let bounds = model.bounds();
     let (queue_min, queue_max) = tally.levels.unwrap_or_default();
     let share = |loader: &super::tally::LoaderTimes| LoaderShare {
         busy: loader.loading as f64 / end,
@@ -214,7 +284,7 @@ fn outcome(model: &Model, tally: &Tally) -> Outcome {
         duration_s: seconds(tally.now),
         batches_per_s: tally.done as f64 / seconds(tally.now.max(1)),
         loaded: tally.loaded,
-        stepping: tally.taken - tally.done,
+        stepping: tally.stepped - tally.done,
         queued: tally.queued - tally.taken,
         held: tally.loaded - tally.queued,
         consumer_idle: (1.0 - tally.sums.stepping as f64 / end).max(0.0),
@@ -224,20 +294,16 @@ fn outcome(model: &Model, tally: &Tally) -> Outcome {
         loaders_busy: tally.sums.loading as f64 / all,
         loaders_blocked: tally.sums.holding as f64 / all,
         per_loader: tally.loaders.iter().map(share).collect(),
+        device: model.has_device().then(|| DeviceShare {
+            copying: tally.sums.copying as f64 / end,
+            decoding: tally.sums.decoding as f64 / end,
+            waiting: tally.sums.waiting as f64 / end,
+            batches: tally.taken - tally.stepped,
+        }),
         bounds,
-        limit: limit(bounds),
+        limit: bounds.limit(),
         options: Options::of(model),
         series: tally.series(),
-    }
-}
-
-fn limit(Bounds { loading, step }: Bounds) -> Limit {
-    if loading < 0.9 * step {
-        Limit::Loading
-    } else if step < 0.9 * loading {
-        Limit::Step
-    } else {
-        Limit::Balanced
     }
 }
 
@@ -251,6 +317,9 @@ impl Options {
             loaders: model.loaders,
             threads: model.threads,
             load: model.load.clone(),
+            copy: model.copy.clone(),
+            decode: model.decode.clone(),
+            device_slots: model.has_device().then_some(model.device_slots),
             step: model.step.clone(),
             queue: model.queue,
             order: model.order,

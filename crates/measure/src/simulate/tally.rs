@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::engine::{Event, Observer};
+use super::model::Model;
 use super::times::seconds;
 
 /// Time series of a run in at most 512 spans of equal length.
@@ -16,6 +17,12 @@ pub struct Series {
     pub loading: Vec<f64>,
     /// Mean number of loaders that hold a batch.
     pub holding: Vec<f64>,
+    /// Share of the time during which the link copies a batch; empty if batches are not copied.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub copy: Vec<f64>,
+    /// Share of the time during which the device decodes a batch; empty if it does not decode.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub decode: Vec<f64>,
     /// Share of the time during which the model is busy.
     pub model: Vec<f64>,
 }
@@ -36,6 +43,9 @@ struct Levels {
     queue: u64,
     loading: u64,
     holding: u64,
+    waiting: u64,
+    copying: u64,
+    decoding: u64,
     stepping: u64,
 }
 
@@ -45,6 +55,9 @@ pub(super) struct Sums {
     pub queue: u128,
     pub loading: u128,
     pub holding: u128,
+    pub waiting: u128,
+    pub copying: u128,
+    pub decoding: u128,
     pub stepping: u128,
 }
 
@@ -54,6 +67,9 @@ impl Sums {
         self.queue += product(levels.queue);
         self.loading += product(levels.loading);
         self.holding += product(levels.holding);
+        self.waiting += product(levels.waiting);
+        self.copying += product(levels.copying);
+        self.decoding += product(levels.decoding);
         self.stepping += product(levels.stepping);
     }
 
@@ -61,6 +77,9 @@ impl Sums {
         self.queue += other.queue;
         self.loading += other.loading;
         self.holding += other.holding;
+        self.waiting += other.waiting;
+        self.copying += other.copying;
+        self.decoding += other.decoding;
         self.stepping += other.stepping;
     }
 }
@@ -72,12 +91,17 @@ pub(super) struct Tally {
     pub loaded: u64,
     pub queued: u64,
     pub taken: u64,
+    pub stepped: u64,
     pub done: u64,
     pub sums: Sums,
     /// Minimum and maximum number of batches in the queue since the first batch was taken; states of no duration do not
     /// count.
     pub levels: Option<(u64, u64)>,
     pub loaders: Vec<LoaderTimes>,
+    /// Whether batches are copied, and whether the device decodes them.
+    on_device: [bool; 2],
+    /// The event at which a batch that was taken has a device slot.
+    placed: Event,
     levels_now: Levels,
     span: u64,
     spans: Vec<Sums>,
@@ -87,17 +111,21 @@ pub(super) struct Tally {
 const SPANS: usize = 512;
 
 impl Tally {
-    /// A tally for this many loaders. `end` is the end of the run, if known.
-    pub(super) fn new(loaders: usize, end: Option<u64>) -> Self {
+    /// A tally for a run of this model. `end` is the end of the run, if known.
+    pub(super) fn new(model: &Model, end: Option<u64>) -> Self {
+        let [placed, _] = model.first_stage();
         Self {
             now: 0,
             loaded: 0,
             queued: 0,
             taken: 0,
+            stepped: 0,
             done: 0,
             sums: Sums::default(),
             levels: None,
-            loaders: vec![LoaderTimes::default(); loaders],
+            loaders: vec![LoaderTimes::default(); model.loaders],
+            on_device: [model.copy.is_some(), model.decode.is_some()],
+            placed,
             levels_now: Levels::default(),
             span: end.map_or(1_000_000, |end| end.div_ceil(SPANS as u64)).max(1),
             spans: Vec::with_capacity(SPANS),
@@ -160,11 +188,17 @@ impl Tally {
                 .map(|mean: f64| (mean * 1e4).round() / 1e4)
                 .collect()
         };
+        let [copies, decodes] = self.on_device;
+        let course_if = |is_there: bool, of: fn(&Sums) -> u128| {
+            if is_there { course(of) } else { Vec::new() }
+        };
         Series {
             span_s: seconds(self.span),
             queue: course(|sums| sums.queue),
             loading: course(|sums| sums.loading),
             holding: course(|sums| sums.holding),
+            copy: course_if(copies, |sums| sums.copying),
+            decode: course_if(decodes, |sums| sums.decoding),
             model: course(|sums| sums.stepping),
         }
     }
@@ -193,13 +227,24 @@ impl Observer for Tally {
                 times.holding += time - times.since;
             }
             Event::Taken => {
-                (levels.queue, levels.stepping) = (levels.queue - 1, 1);
+                (levels.queue, levels.waiting) = (levels.queue - 1, 1);
                 self.taken += 1;
+            }
+            Event::Copying => levels.copying = 1,
+            Event::Copied => levels.copying = 0,
+            Event::Decoding => levels.decoding = 1,
+            Event::Decoded => levels.decoding = 0,
+            Event::Stepping => {
+                levels.stepping = 1;
+                self.stepped += 1;
             }
             Event::Done => {
                 levels.stepping = 0;
                 self.done += 1;
             }
+        }
+        if event == self.placed {
+            levels.waiting = 0;
         }
     }
 }

@@ -1,8 +1,8 @@
-//! A picture of a run: what each loader did, how many batches were ready, what the model did.
+//! A picture of a run: what each loader did, how many batches were ready, what the stages after the queue did.
 
 use std::fmt::Write;
 
-use super::report::Scenario;
+use super::report::{Outcome, Scenario};
 use super::times::seconds;
 use super::trace::BatchTrace;
 use crate::page::escape;
@@ -33,7 +33,7 @@ pub fn timeline(scenario: &Scenario, target: SvgTarget) -> String {
         scenario.name, outcome.batches, outcome.duration_s
     );
     label(&mut out, [16.0, 26.0], "head", &heading);
-    legend(&mut out);
+    legend(&mut out, outcome);
 
     let mut y = 68.0;
     for loader in 0..rows {
@@ -57,10 +57,15 @@ pub fn timeline(scenario: &Scenario, target: SvgTarget) -> String {
     y += 10.0;
     ready(&mut out, &trace.batches, trace.until, x, y);
     y += READY + 14.0;
-    label(&mut out, [16.0, y + 13.0], "small", "model");
-    let steps = trace.batches.iter().filter_map(|batch| batch.taken.map(|from| (from, batch.done)));
-    bars(&mut out, "f2", steps, trace.until, x, [y, ROW - 4.0]);
-    y += ROW;
+    for (class, name, span) in stages(outcome) {
+        label(&mut out, [16.0, y + 13.0], "small", name);
+        let spans = trace.batches.iter().filter_map(|batch| {
+            let (from, to) = span(batch);
+            Some((from?, to))
+        });
+        bars(&mut out, class, spans, trace.until, x, [y, ROW - 4.0]);
+        y += ROW;
+    }
     let ticks = Ticks::within(0.0, until, 12);
     for tick in &ticks.at {
         let at = AXIS_LEFT + (AXIS_RIGHT - AXIS_LEFT) * tick / until;
@@ -82,20 +87,36 @@ pub fn timeline(scenario: &Scenario, target: SvgTarget) -> String {
     svg::picture(target, [WIDTH, y + 30.0], [&heading, &description], "", &out)
 }
 
+/// When a batch was in a stage.
+type Span = fn(&BatchTrace) -> (Option<u64>, Option<u64>);
+
+/// The stages after the queue, with their classes and names.
+fn stages(outcome: &Outcome) -> impl Iterator<Item = (&'static str, &'static str, Span)> {
+    let copy: Span = |batch| (batch.copying, batch.copied);
+    let decode: Span = |batch| (batch.decoding, batch.decoded);
+    let step: Span = |batch| (batch.stepping, batch.done);
+    let copies = outcome.options.copy.as_ref().map(|_| ("f4", "copy", copy));
+    let decodes = outcome.options.decode.as_ref().map(|_| ("f3", "decoding", decode));
+    [copies, decodes, Some(("f2", "model", step))].into_iter().flatten()
+}
+
 fn label(out: &mut String, [x, y]: [f64; 2], class: &str, text: &str) {
     let _ =
         writeln!(out, "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(text));
 }
 
-fn legend(out: &mut String) {
+fn legend(out: &mut String, outcome: &Outcome) {
     let mut x = 16.0;
+    let options = &outcome.options;
     let names = [
-        "a loader loads",
-        "it holds its batch and waits",
-        "the model's step",
-        "batches ready, queued or held",
+        Some(("f0", "a loader loads")),
+        Some(("f1", "it holds its batch and waits")),
+        options.copy.as_ref().map(|_| ("f4", "the copy to the device")),
+        options.decode.as_ref().map(|_| ("f3", "the device decodes")),
+        Some(("f2", "the model's step")),
+        Some(("f5", "batches ready, queued or held")),
     ];
-    for (class, name) in ["f0", "f1", "f2", "f5"].into_iter().zip(names) {
+    for (class, name) in names.into_iter().flatten() {
         let _ = writeln!(
             out,
             "<rect class=\"{class}\" x=\"{x:.1}\" y=\"40\" width=\"12\" height=\"12\" rx=\"2\"/>"

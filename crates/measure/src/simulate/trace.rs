@@ -15,8 +15,18 @@ pub struct BatchTrace {
     pub loaded: Option<u64>,
     /// When it was queued. The loader then begins its next batch.
     pub queued: Option<u64>,
-    /// When the model took it.
+    /// When the first stage after the queue took it: the link, the device, or the model.
     pub taken: Option<u64>,
+    /// When its copy to the device began.
+    pub copying: Option<u64>,
+    /// When it was copied.
+    pub copied: Option<u64>,
+    /// When the device began to decode it.
+    pub decoding: Option<u64>,
+    /// When it was decoded.
+    pub decoded: Option<u64>,
+    /// When its step began.
+    pub stepping: Option<u64>,
     /// When the model finished its step.
     pub done: Option<u64>,
 }
@@ -67,25 +77,43 @@ impl Observer for Tracer {
             Event::Loaded => trace.loaded = Some(time),
             Event::Queued => trace.queued = Some(time),
             Event::Taken => trace.taken = Some(time),
+            Event::Copying => trace.copying = Some(time),
+            Event::Copied => trace.copied = Some(time),
+            Event::Decoding => trace.decoding = Some(time),
+            Event::Decoded => trace.decoded = Some(time),
+            Event::Stepping => trace.stepping = Some(time),
             Event::Done => trace.done = Some(time),
         }
     }
 }
 
-/// Serialises times in whole microseconds, one row `[loader, [begun, loaded, queued, taken, done]]` per batch, to keep
-/// pages small.
+/// Serialises times in whole microseconds, one row per batch, to keep pages small: `[loader, [begun, loaded, queued, taken,
+/// done]]` and, if anything was copied or decoded, `[copying, copied, decoding, decoded, stepping]`.
 impl Serialize for Trace {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let micro = |time: u64| (time + 500) / 1000;
-        let row = |batch: &BatchTrace| {
-            let BatchTrace { loader, begun, loaded, queued, taken, done } = *batch;
-            let times = [begun, loaded, queued, taken, done].map(|time| time.map(micro));
-            (loader, times)
+        let micros = |times: [Option<u64>; 5]| times.map(|time| time.map(micro));
+        let host = |batch: &BatchTrace| {
+            let BatchTrace { loader, begun, loaded, queued, taken, done, .. } = *batch;
+            (loader, micros([begun, loaded, queued, taken, done]))
         };
+        let device = |batch: &BatchTrace| {
+            let BatchTrace { copying, copied, decoding, decoded, stepping, .. } = *batch;
+            micros([copying, copied, decoding, decoded, stepping])
+        };
+        let has_device =
+            self.batches.iter().any(|batch| batch.copying.or(batch.decoding).is_some());
         let mut out = serializer.serialize_struct("Trace", 3)?;
         out.serialize_field("until_us", &micro(self.until))?;
         out.serialize_field("whole", &self.whole)?;
-        out.serialize_field("batches_us", &self.batches.iter().map(row).collect::<Vec<_>>())?;
+        let hosts = self.batches.iter().map(host);
+        if has_device {
+            let rows = hosts.zip(self.batches.iter().map(device));
+            let rows = rows.map(|((loader, times), device)| (loader, times, device));
+            out.serialize_field("batches_us", &rows.collect::<Vec<_>>())?;
+        } else {
+            out.serialize_field("batches_us", &hosts.collect::<Vec<_>>())?;
+        }
         out.end()
     }
 }

@@ -1,5 +1,6 @@
 //! A model with something changed.
 
+use hsipack_format::{Opt, remedy};
 use serde::{Deserialize, Serialize};
 
 use super::model::{Model, Order};
@@ -23,6 +24,19 @@ impl Change {
             Self::Seconds(mean) => times.times(mean / times.mean_s()),
         }
     }
+
+    /// Changes the times of a stage that a model may lack.
+    fn of_stage(self, stage: &mut Option<Times>, option: Opt) -> Result<()> {
+        *stage = Some(match (&stage, self) {
+            (Some(times), change) => change.of(times),
+            (None, Self::Seconds(mean)) => Times::new(mean, 0.0),
+            (None, Self::Factor(_)) => {
+                return Err(Error::conflict("there is no such time to multiply")
+                    .with_remedy(remedy!["give ", option, ", or change it to a time"]));
+            }
+        });
+        Ok(())
+    }
 }
 
 /// A change to a model. If all fields are `None`, nothing changes.
@@ -37,6 +51,13 @@ pub struct WhatIf {
     pub workers: Option<usize>,
     /// The load time, applied after `workers`.
     pub load: Option<Change>,
+    /// The time to copy a batch to the device. A time in seconds adds the copy if there is none.
+    pub copy: Option<Change>,
+    /// The time to decode a batch on the device. A time in seconds adds the decoding if there is none.
+    pub decode: Option<Change>,
+    /// Number of batches that can be on the device. If this change adds a stage so that batches are now copied and
+    /// decoded, one more by default.
+    pub device_slots: Option<usize>,
     /// The step time.
     pub step: Option<Change>,
     /// Places in the queue, applied after `workers`.
@@ -69,6 +90,16 @@ impl Model {
         if let Some(load) = change.load {
             model.load = load.of(&model.load);
         }
+        let copied_ahead = Self::copies_ahead(model.copy.as_ref(), model.decode.as_ref());
+        if let Some(copy) = change.copy {
+            copy.of_stage(&mut model.copy, Opt::CopyTime)?;
+        }
+        if let Some(decode) = change.decode {
+            decode.of_stage(&mut model.decode, Opt::DecodeTime)?;
+        }
+        let copies_ahead = Self::copies_ahead(model.copy.as_ref(), model.decode.as_ref());
+        model.device_slots += usize::from(copies_ahead && !copied_ahead);
+        model.device_slots = change.device_slots.unwrap_or(model.device_slots);
         if let Some(step) = change.step {
             model.step = step.of(&model.step);
         }

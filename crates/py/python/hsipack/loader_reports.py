@@ -57,11 +57,16 @@ class BatchTimes(Record):
 
     Attributes:
         load_s: time to load a batch, from when there is a slot for it.
+        copy_s: on a GPU: time to copy a batch to it, compressed or not, without waiting for a slot.
+        decode_s: on a GPU that decodes batches or keeps samples: time to decode or gather a batch,
+            without waiting; 0 if the CPU decoded the batch.
         wait_s: time that you waited for a batch.
         step_s: time from getting a batch to asking for the next one: the training step.
     """
 
     load_s: Distribution
+    copy_s: Distribution
+    decode_s: Distribution
     wait_s: Distribution
     step_s: Distribution
 
@@ -122,6 +127,7 @@ class LoaderStats(Record):
         waiting_s: seconds that you waited for batches.
         loaders: number of batches that are loaded at the same time, independently of each other.
         slots: number of batches in the ring: in use, ready and being loaded.
+        device_slots: on a GPU: number of batches that there is memory for; 0 on the CPU.
         times: how long batches took.
         given_away: on a GPU: how often new memory was taken because you kept tensors.
         copied: on the CPU: batches that were copied because you kept others.
@@ -137,6 +143,7 @@ class LoaderStats(Record):
     waiting_s: float
     loaders: int
     slots: int
+    device_slots: int
     times: BatchTimes
     given_away: int
     copied: int

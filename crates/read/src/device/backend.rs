@@ -80,7 +80,7 @@ pub(super) trait Backend: Send + Sync + 'static {
     /// written to, and those at `to` must live, until an event that [`copied`](Self::copied) returns afterwards is done.
     unsafe fn queue_copy(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()>;
 
-    /// Records an event after all copies that are queued.
+    /// Records an event after all copies that are queued, and after everything that later ones wait for.
     fn copied(&self) -> Result<Self::Event>;
 
     /// Makes the device ready to decode batches. Called before the functions below.
@@ -132,8 +132,12 @@ pub(super) trait Backend: Send + Sync + 'static {
     /// [`decoded`](Self::decoded) returns afterwards is done.
     unsafe fn queue_answers(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()>;
 
-    /// Records an event after all decodings and answers that are queued.
+    /// Records an event after all decodings and answers that are queued, and after everything that later ones wait for.
     fn decoded(&self) -> Result<Self::Event>;
+
+    /// Seconds from one event to another, which [`copied`](Self::copied) returned, and which are both done; `None` if the
+    /// device does not say.
+    fn seconds_between(&self, from: &Self::Event, to: &Self::Event) -> Option<f64>;
 
     /// Blocks the calling thread until `event` is done.
     fn finish(&self, event: &Self::Event) -> Result<()>;

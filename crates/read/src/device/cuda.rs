@@ -17,6 +17,9 @@ use crate::ring::memory::PageLocker;
 use crate::{Error, Result};
 use hsipack_store::mapping::page_size;
 
+/// Flag of events between which no time is measured.
+const UNTIMED: u32 = sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32;
+
 /// A CUDA device.
 pub(super) struct Cuda {
     number: usize,
@@ -70,10 +73,10 @@ impl Cuda {
         Arc::new(Locker(self.context.clone()))
     }
 
-    fn event(&self, stream: CUstream) -> Result<Event> {
+    /// Records an event on a stream. `flags` are more flags for the event, which blocks the thread that waits for it.
+    fn event(&self, stream: CUstream, flags: u32) -> Result<Event> {
         let mut event = ptr::null_mut();
-        let flags = sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32
-            | sys::CUevent_flags_enum::CU_EVENT_BLOCKING_SYNC as u32;
+        let flags = flags | sys::CUevent_flags_enum::CU_EVENT_BLOCKING_SYNC as u32;
         self.context.with(|| {
             // SAFETY: the event is written to a local variable.
             unsafe { sys::cuEventCreate(&mut event, flags) }
@@ -149,7 +152,7 @@ impl Backend for Cuda {
     fn record(&self, stream: Stream) -> Result<Event> {
         // Another thread's default stream cannot be named here. The default stream of the device waits for it.
         let stream = if stream == Stream::PER_THREAD { Stream::LEGACY } else { stream };
-        self.event(stream.handle().cast())
+        self.event(stream.handle().cast(), UNTIMED)
     }
 
     fn wait(&self, stream: Stream, event: &Event) -> Result<()> {
@@ -168,7 +171,7 @@ impl Backend for Cuda {
     }
 
     fn copied(&self) -> Result<Event> {
-        self.event(self.copies)
+        self.event(self.copies, 0)
     }
 
     fn prepare_decoding(&self) -> Result<()> {
@@ -215,7 +218,16 @@ impl Backend for Cuda {
     }
 
     fn decoded(&self) -> Result<Event> {
-        self.event(self.decoder()?.stream)
+        self.event(self.decoder()?.stream, UNTIMED)
+    }
+
+    fn seconds_between(&self, from: &Event, to: &Event) -> Option<f64> {
+        let mut milliseconds = 0.0;
+        let measured = self.context.with(|| {
+            // SAFETY: both events live; the time is written to a local variable.
+            unsafe { sys::cuEventElapsedTime(&mut milliseconds, from.event, to.event) }
+        });
+        measured.ok().map(|()| f64::from(milliseconds) * 1e-3)
     }
 
     fn finish(&self, event: &Event) -> Result<()> {

@@ -117,6 +117,10 @@ impl Backend for Emulated {
         Err(no_decoding())
     }
 
+    fn seconds_between(&self, (): &(), (): &()) -> Option<f64> {
+        None
+    }
+
     fn finish(&self, (): &()) -> Result<()> {
         Ok(())
     }

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hsipack_augment::array::Stream;
 use hsipack_augment::{Array, Device};
@@ -42,8 +42,8 @@ impl Queue {
 #[derive(Default)]
 struct Inner {
     queues: Vec<(Queue, VecDeque<Op>)>,
-    /// Which events are done.
-    events: Vec<bool>,
+    /// When each event was done.
+    events: Vec<Option<Instant>>,
     /// Memory that is free.
     free: Vec<Span>,
     /// Starts of the memory that queued and running operations use, one entry each.
@@ -204,7 +204,7 @@ impl Inner {
         for index in (0..count).map(|index| (index + first) % count) {
             let (queue, ops) = &self.queues[index];
             let goes_on = match ops.front() {
-                Some(Op::Wait(event)) => self.events[*event],
+                Some(Op::Wait(event)) => self.events[*event].is_some(),
                 Some(_) => true,
                 None => false,
             };
@@ -251,7 +251,7 @@ impl Inner {
                 // SAFETY: as for copies.
                 unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
             }
-            Op::Record(event) => self.events[event] = true,
+            Op::Record(event) => self.events[event] = Some(Instant::now()),
             Op::Wait(_) => {}
             Op::Read { slot, start, want, what } => {
                 if self.written.contains(&slot) && !self.is_fenced(slot) {
@@ -278,7 +278,7 @@ impl Inner {
             waits = false;
             for op in ops {
                 match op {
-                    Op::Wait(event) => waits |= !self.events[*event],
+                    Op::Wait(event) => waits |= self.events[*event].is_none(),
                     Op::Copy { to, .. } if *to == start => return waits,
                     Op::Decode(_, places) if places.batch == start => return waits,
                     Op::Gather(_, [_, _, batch]) if *batch == start => return waits,
@@ -429,7 +429,7 @@ impl Fake {
     fn record_in(&self, queue: Queue) -> usize {
         let mut inner = self.0.lock();
         let event = inner.events.len();
-        inner.events.push(false);
+        inner.events.push(None);
         inner.queue(queue).push_back(Op::Record(event));
         self.0.changed.notify_all();
         event
@@ -437,7 +437,7 @@ impl Fake {
 
     fn wait_for(&self, event: usize) {
         let mut inner = self.0.lock();
-        while !inner.events[event] && !inner.lost {
+        while inner.events[event].is_none() && !inner.lost {
             inner = self.0.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -582,6 +582,12 @@ impl Backend for Fake {
     fn decoded(&self) -> Result<usize> {
         self.0.lock().check()?;
         Ok(self.record_in(Queue::Decodes))
+    }
+
+    fn seconds_between(&self, from: &usize, to: &usize) -> Option<f64> {
+        let inner = self.0.lock();
+        let (from, to) = (inner.events[*from]?, inner.events[*to]?);
+        Some((to - from).as_secs_f64())
     }
 
     fn finish(&self, event: &usize) -> Result<()> {

@@ -306,7 +306,9 @@ impl<L: Library> DeviceLoader<L> {
             // The loader inside records what the consumer does.
             (Box::new(OnHost { host: Host::new(loader, &prepared.options), maker }), None)
         };
-        Ok(Self::of(delivery, library, prepared, shared, state, trace, Vec::new()))
+        let tally = Arc::new(Tally::new(false));
+        let monitor = Self::monitoring(&*delivery, &prepared, shared, tally, Vec::new());
+        Ok(Self::of(delivery, library, prepared, monitor, state, trace))
     }
 
     /// Begins on a device to which batches have to be copied.
@@ -318,10 +320,12 @@ impl<L: Library> DeviceLoader<L> {
         let mut inner = prepared.loader.clone();
         let decodes = inner.options().decode == DecodePlace::Device;
         let (mut residents, mut registering) = (Vec::new(), None);
+        let mut completes = false;
         // To measure copies alone, values are copied.
         if !prepared.options.repeat {
             let keeps = prepared.options.keeps_samples(decodes);
-            if decodes || keeps {
+            completes = decodes || keeps;
+            if completes {
                 backend.prepare_decoding()?;
             }
             if decodes {
@@ -340,18 +344,23 @@ impl<L: Library> DeviceLoader<L> {
         let interrupt = stop_ring(&shared);
         let slot_bytes = shared.batch_bytes;
         let backend = Arc::new(backend);
+        let tally = Arc::new(Tally::new(completes));
+        let shared_tally = tally.clone();
         let trace = shared.options().trace.clone();
         let maker = Self::maker(&prepared, &library, trace.clone(), Track::Consumer);
         let delivery: Box<dyn Delivery<L>> = if prepared.options.repeat {
             let source = Repeat::new(loader);
-            let transfer = Transfer::start(backend, source, slot_bytes, residents, interrupt)?;
+            let transfer =
+                Transfer::start(backend, source, slot_bytes, residents, shared_tally, interrupt)?;
             Box::new(OnDevice { transfer, _registering: registering, maker })
         } else {
-            let transfer = Transfer::start(backend, loader, slot_bytes, residents, interrupt)?;
+            let transfer =
+                Transfer::start(backend, loader, slot_bytes, residents, shared_tally, interrupt)?;
             Box::new(OnDevice { transfer, _registering: registering, maker })
         };
         let notes = shared.ring.quick_memory_report().notes;
-        Ok(Self::of(delivery, library, prepared, shared, state, trace, notes))
+        let monitor = Self::monitoring(&*delivery, &prepared, shared, tally, notes);
+        Ok(Self::of(delivery, library, prepared, monitor, state, trace))
     }
 
     fn maker(
@@ -365,21 +374,27 @@ impl<L: Library> DeviceLoader<L> {
         TensorMaker { library: library.clone(), conversions, pipelines, trace, track }
     }
 
+    fn monitoring(
+        delivery: &dyn Delivery<L>,
+        prepared: &PreparedDeviceLoader,
+        shared: Arc<Shared>,
+        tally: Arc<Tally>,
+        notes: Vec<String>,
+    ) -> Monitor {
+        let copies = delivery.copies();
+        Monitor { shared, options: prepared.options.clone(), tally, copies, notes }
+    }
+
     fn of(
         delivery: Box<dyn Delivery<L>>,
         library: L,
         prepared: PreparedDeviceLoader,
-        shared: Arc<Shared>,
+        monitor: Monitor,
         state: State,
         trace: Option<Arc<Trace>>,
-        notes: Vec<String>,
     ) -> Self {
         let fresh = state.delivered.iter().all(|segment| segment.batches == 0);
         let consumer = Consumer::training();
-        let copies = delivery.copies();
-        let options = prepared.options.clone();
-        let tally = Arc::new(Tally::new());
-        let monitor = Monitor { shared, options, tally, copies, notes };
         Self { delivery, library, prepared, monitor, state, fresh, failed: 0, consumer, trace }
     }
 

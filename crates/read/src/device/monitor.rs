@@ -52,12 +52,14 @@ pub struct DeviceReport {
     pub notes: Vec<String>,
 }
 
-/// The consumer's counts.
+/// The consumer's counts, and the times of batches after they were loaded.
 pub(super) struct Tally {
     pub batches: AtomicU64,
     /// Nanoseconds.
     waiting: AtomicU64,
     pub times: Times,
+    /// Whether the device decodes or gathers batches.
+    completes: bool,
 }
 
 /// The counts of copied batches.
@@ -96,8 +98,24 @@ pub(super) trait Copies: Send + Sync {
 }
 
 impl Tally {
-    pub(super) fn new() -> Self {
-        Self { batches: AtomicU64::new(0), waiting: AtomicU64::new(0), times: Times::new() }
+    /// Counts for a loader, on whose device batches are decoded or gathered or not.
+    pub(super) fn new(completes: bool) -> Self {
+        let zero = AtomicU64::default;
+        Self { batches: zero(), waiting: zero(), times: Times::new(), completes }
+    }
+
+    /// Records how long it took to copy a batch of values.
+    pub(super) fn copied(&self, time: Duration) {
+        self.times.copy(time.as_secs_f64());
+        if self.completes {
+            self.times.decode(0.0);
+        }
+    }
+
+    /// Records how long it took to copy a batch, if the device says so, and to decode or gather it.
+    pub(super) fn completed(&self, copy_s: Option<f64>, decode: Duration) {
+        copy_s.into_iter().for_each(|seconds| self.times.copy(seconds));
+        self.times.decode(decode.as_secs_f64());
     }
 
     pub(super) fn waited(&self, time: Duration) {
@@ -113,6 +131,7 @@ impl Monitor {
         Statistics {
             batches: self.tally.batches.load(Ordering::Relaxed),
             waiting_s: self.tally.waiting.load(Ordering::Relaxed) as f64 * 1e-9,
+            device_slots: self.copies.device_slots(),
             times: BatchTimes { load_s: inside.times.load_s, ..self.tally.times.get() },
             given_away: self.copies.given_away(),
             copied: self.copies.copied(),

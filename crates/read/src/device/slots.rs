@@ -26,7 +26,7 @@ use hsipack_store::process::OfProcess;
 
 use super::backend::{Backend, DeviceMemory};
 use super::exchange::Exchange;
-use super::monitor::Copies;
+use super::monitor::{Copies, Tally};
 use super::resident::Residents;
 use super::source::Source;
 use crate::{Error, ErrorKind, Result};
@@ -204,6 +204,8 @@ pub(super) struct Rack<B: Backend, S: Source> {
     pub(super) decoded: AtomicU64,
     /// Images that came from the device's memory.
     pub(super) hits: AtomicU64,
+    /// Where times are recorded.
+    pub(super) tally: Arc<Tally>,
     /// Samples that stay in the device's memory.
     residents: Vec<Arc<Residents>>,
 }
@@ -217,6 +219,7 @@ impl<B: Backend, S: Source> Rack<B, S> {
         backend: Arc<B>,
         slot_bytes: usize,
         residents: Vec<Arc<Residents>>,
+        tally: Arc<Tally>,
     ) -> Result<Arc<Self>> {
         let rack = Arc::new(Self {
             backend,
@@ -231,6 +234,7 @@ impl<B: Backend, S: Source> Rack<B, S> {
             gathered_bytes: AtomicU64::new(0),
             decoded: AtomicU64::new(0),
             hits: AtomicU64::new(0),
+            tally,
             residents,
         });
         for _ in 0..SLOTS {

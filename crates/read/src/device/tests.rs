@@ -13,6 +13,7 @@ use hsipack_store::codec::encode;
 
 use super::decode::{CHUNK_BYTES, Chunk, Decode};
 use super::fake::{Fake, Queue};
+use super::monitor::Tally;
 use super::source::Source;
 use super::transfer::{Next, Transfer};
 use crate::loader::{DecodePlace, Decoding};
@@ -185,6 +186,7 @@ struct Bench {
     fake: Fake,
     pool: Arc<Pool>,
     transfer: Transfer<Fake, TestSource>,
+    tally: Arc<Tally>,
     /// The positions after batches that failed.
     failed: Vec<(u64, u64)>,
 }
@@ -207,8 +209,11 @@ fn bench_on(fake: Fake, errors: &[(u64, u64)]) -> Result<Bench> {
         drop(buffers);
         stopping.changed.notify_all();
     });
-    let transfer = Transfer::start(Arc::new(fake.clone()), source, BYTES, Vec::new(), interrupt)?;
-    Ok(Bench { fake, pool, transfer, failed: Vec::new() })
+    let tally = Arc::new(Tally::new(compressed));
+    let backend = Arc::new(fake.clone());
+    let times = tally.clone();
+    let transfer = Transfer::start(backend, source, BYTES, Vec::new(), times, interrupt)?;
+    Ok(Bench { fake, pool, transfer, tally, failed: Vec::new() })
 }
 
 impl Bench {
@@ -771,6 +776,30 @@ fn the_next_batch_is_copied_while_one_is_decoded() {
     }
     assert_eq!(bench.transfer.copies().decoded(), EPOCH);
     bench.end();
+}
+
+#[test]
+fn times_of_the_device_have_no_waiting() {
+    for compressed in [false, true] {
+        COMPRESSED.set(compressed);
+        let fake = Fake::new(5);
+        // The first two batches wait for the queue that is held.
+        fake.hold(Some(if compressed { Queue::Decodes } else { Queue::Copies }));
+        let mut bench = bench_on(fake, &[]).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        bench.fake.hold(None);
+        for _ in 0..EPOCH {
+            drop(bench.next().unwrap());
+        }
+        assert!(bench.next().is_none());
+        let times = bench.tally.times.get();
+        let decoded = if compressed { EPOCH } else { 0 };
+        assert_eq!((times.copy_s.count, times.decode_s.count), (EPOCH, decoded));
+        for times in [times.copy_s, times.decode_s] {
+            assert!((0.0..0.04).contains(&times.quantile(1.0)), "{times:?}");
+        }
+        bench.end();
+    }
 }
 
 #[test]

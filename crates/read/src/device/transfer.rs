@@ -14,7 +14,7 @@ use hsipack_store::threads;
 
 use super::backend::Backend;
 use super::exchange::Taken;
-use super::monitor::Copies;
+use super::monitor::{Copies, Tally};
 use super::resident::Residents;
 use super::slots::{ExchangeOf, Item, Rack, Ready, Refusal};
 use super::source::Source;
@@ -59,9 +59,10 @@ impl<B: Backend, S: Source> Transfer<B, S> {
         source: S,
         slot_bytes: usize,
         residents: Vec<Arc<Residents>>,
+        tally: Arc<Tally>,
         interrupt: Box<dyn Fn() + Send>,
     ) -> Result<Self> {
-        let rack = Rack::new(backend, slot_bytes, residents)?;
+        let rack = Rack::new(backend, slot_bytes, residents, tally)?;
         let shared = rack.clone();
         let thread = Some(threads::start("transfer", move || worker::run(shared, source))?);
         let (refusals, is_retry, is_over) = (0, false, false);

@@ -134,6 +134,7 @@ impl Shared {
             waiting_s: loader.consumer_waiting_s,
             loaders: 1,
             slots: loader.slots,
+            device_slots: 0,
             times: self.counters.times.get(),
             given_away: 0,
             copied: 0,

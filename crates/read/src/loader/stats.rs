@@ -177,6 +177,9 @@ pub struct Statistics {
     pub loaders: usize,
     /// Number of batches that there is room for: in use, ready and being loaded.
     pub slots: usize,
+    /// Number of batches that a device has memory for; 0 on the CPU.
+    #[serde(default)]
+    pub device_slots: usize,
     /// How long the latest batches took.
     pub times: BatchTimes,
     /// How often new device memory was taken because the user kept tensors over the slots' memory.

@@ -14,6 +14,14 @@ pub struct BatchTimes {
     /// Time that loading a batch takes, from when there is room for it. With `loaders` batches loaded at the same time,
     /// batches come every `load_s / loaders` if nothing else has to be waited for.
     pub load_s: Distribution,
+    /// With a device: time to copy a batch, compressed or not, from when there is a slot for it and what used the slot
+    /// before is done.
+    #[serde(default)]
+    pub copy_s: Distribution,
+    /// With a device that decodes or gathers: time that this takes, from when the batch is copied and there is a slot; 0
+    /// for a batch that the CPU decoded.
+    #[serde(default)]
+    pub decode_s: Distribution,
     /// Time that the consumer waited for a batch.
     pub wait_s: Distribution,
     /// Time from getting a batch to asking for the next one: the training step, augmentations included.
@@ -24,17 +32,28 @@ pub struct BatchTimes {
 #[derive(Debug)]
 pub(crate) struct Times {
     load: Latest,
+    copy: Latest,
+    decode: Latest,
     wait: Latest,
     step: Latest,
 }
 
 impl Times {
     pub(crate) fn new() -> Self {
-        Self { load: Latest::new(), wait: Latest::new(), step: Latest::new() }
+        let latest = Latest::new;
+        Self { load: latest(), copy: latest(), decode: latest(), wait: latest(), step: latest() }
     }
 
     pub(crate) fn load(&self, seconds: f64) {
         self.load.push(seconds);
+    }
+
+    pub(crate) fn copy(&self, seconds: f64) {
+        self.copy.push(seconds);
+    }
+
+    pub(crate) fn decode(&self, seconds: f64) {
+        self.decode.push(seconds);
     }
 
     pub(crate) fn wait(&self, seconds: f64) {
@@ -46,12 +65,15 @@ impl Times {
     }
 
     pub(crate) fn clear(&self) {
-        [&self.load, &self.wait, &self.step].into_iter().for_each(Latest::clear);
+        let Self { load, copy, decode, wait, step } = self;
+        [load, copy, decode, wait, step].into_iter().for_each(Latest::clear);
     }
 
     pub(crate) fn get(&self) -> BatchTimes {
         BatchTimes {
             load_s: self.load.distribution(),
+            copy_s: self.copy.distribution(),
+            decode_s: self.decode.distribution(),
             wait_s: self.wait.distribution(),
             step_s: self.step.distribution(),
         }

@@ -201,6 +201,8 @@ impl Arguments {
 
 /// Flag of a stream that does not wait for the default stream, and for which the default stream does not wait.
 pub const STREAM_NON_BLOCKING: c_uint = 1;
+/// Flag of an event between which and others no time can be measured.
+pub const EVENT_DISABLE_TIMING: c_uint = 2;
 /// Flag of host memory that is registered for all contexts.
 pub const REGISTER_PORTABLE: c_uint = 1;
 /// `CU_MEMHOSTREGISTER_READ_ONLY`.

@@ -7,8 +7,8 @@ use crate::abi::CUresult::{
     self, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NO_DEVICE, CUDA_ERROR_NOT_READY,
 };
 use crate::abi::{
-    Arguments, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream, Out,
-    Result, STREAM_LEGACY, STREAM_NON_BLOCKING, Tag, TextIn, handle,
+    Arguments, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream,
+    EVENT_DISABLE_TIMING, Out, Result, STREAM_LEGACY, STREAM_NON_BLOCKING, Tag, TextIn, handle,
 };
 use crate::exit;
 use crate::host::Stretch;
@@ -147,8 +147,11 @@ driver! {
             Ok(vec![state.mark(stream, &[])])
         };
 
-    work fn cuEventCreate(event: Out<CUevent>, _flags: c_uint)
-        |state, caller| event.set(state.events.create(caller.context));
+    work fn cuEventCreate(event: Out<CUevent>, flags: c_uint)
+        |state, caller| {
+            let is_timed = flags & EVENT_DISABLE_TIMING == 0;
+            event.set(state.events.create(caller.context, is_timed))
+        };
     work fn cuEventRecord(event: CUevent, stream: CUstream)
         |state, caller| {
             let stream = state.stream(caller, stream)?;
@@ -161,6 +164,13 @@ driver! {
         };
     work fn cuEventSynchronize(event: CUevent)
         |state, _| Ok(state.point(event)?.into_iter().collect::<Vec<_>>());
+    work fn cuEventElapsedTime(milliseconds: Out<f32>, from: CUevent, to: CUevent)
+        |state, _| {
+            let [from, to] = [state.time(from)?, state.time(to)?];
+            let time = to.saturating_duration_since(from).as_secs_f32()
+                - from.saturating_duration_since(to).as_secs_f32();
+            milliseconds.set(time * 1e3)
+        };
     back fn cuEventDestroy_v2(event: CUevent) |state, _| state.destroy_event(event);
 
     work fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>)

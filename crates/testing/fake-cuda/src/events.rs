@@ -12,13 +12,15 @@ pub struct Event {
     pub context: usize,
     /// The point that was recorded last.
     pub point: Option<Point>,
+    /// Whether it was made to measure times.
+    pub is_timed: bool,
     pub destroyed: bool,
 }
 
 impl Events {
     /// Makes an event of a context.
-    pub fn create(&mut self, context: usize) -> CUevent {
-        self.0.push(Event { context, point: None, destroyed: false });
+    pub fn create(&mut self, context: usize, is_timed: bool) -> CUevent {
+        self.0.push(Event { context, point: None, is_timed, destroyed: false });
         handle(Tag::Event, self.0.len() - 1)
     }
 

@@ -1,6 +1,7 @@
 //! Streams: queues of operations, each ordered after the previous one and after the points it waits for.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use crate::abi::{Tag, handle};
 use crate::operation::{Operation, Work};
@@ -29,6 +30,8 @@ struct Stream {
     clock: Clock,
     operations: VecDeque<Operation>,
     done: u64,
+    /// When each operation was done, from the first one.
+    times: Vec<Instant>,
     held: bool,
     destroyed: bool,
 }
@@ -42,6 +45,7 @@ impl Streams {
             clock: Clock::default(),
             operations: VecDeque::new(),
             done: 0,
+            times: Vec::new(),
             held: false,
             destroyed: false,
         });
@@ -145,6 +149,11 @@ impl Streams {
         self.0[stamp.stream].done >= stamp.count
     }
 
+    /// When an operation was done; `None` before.
+    pub fn time(&self, stamp: Stamp) -> Option<Instant> {
+        self.0[stamp.stream].times.get(stamp.count as usize - 1).copied()
+    }
+
     /// Whether no work is queued.
     pub fn is_idle(&self) -> bool {
         self.0.iter().all(|stream| stream.operations.is_empty())
@@ -168,6 +177,7 @@ impl Streams {
         }
         let state = &mut self.0[stream];
         state.done += 1;
+        state.times.push(Instant::now());
         state.operations.pop_front()
     }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use hsipack_read::plan::State;
 use hsipack_read::{
-    CacheChoice, CacheKind, CacheTimes, DeviceReport, MemoryReport, Shuffled, Statistics,
+    BatchTimes, CacheChoice, CacheKind, CacheTimes, DeviceReport, MemoryReport, Shuffled,
+    Statistics,
 };
 use hsipack_store::local_cache::{CachedDataset, LocalCacheUse};
 use serde::Serialize;
@@ -206,6 +207,14 @@ impl Report {
                 "{link} copied to {device} ({copies}), {decoded} batches decoded there ({decode})"
             ),
         );
+        let BatchTimes { copy_s, decode_s, .. } = &self.statistics.times;
+        let times = [(copy_s, "to copy a batch"), (decode_s, "to decode or gather it")];
+        let times = times.iter().filter(|(times, _)| !times.is_empty());
+        let times = times.map(|(times, what)| format!("{:.3} ms {what}", times.mean * 1e3));
+        let times = times.collect::<Vec<_>>().join(", ");
+        if !times.is_empty() {
+            line("times", times);
+        }
         let straight = bytes(self.statistics.page_cache_bytes);
         let registered = bytes(*registered_bytes);
         match *chunks {

@@ -1,6 +1,8 @@
 //! The report for people.
 
-use hsipack_measure::simulate::{Limit, Options, Order, Outcome, Report, Times};
+use hsipack_measure::simulate::{
+    Bounds, DeviceShare, Limit, Options, Order, Outcome, Report, Times,
+};
 
 use crate::output;
 
@@ -9,11 +11,7 @@ pub fn print(report: &Report) {
     let Report { base, what_if } = report;
     say!("{}, {} s", model(&base.options), short(base.duration_s));
     line("batches", format!("{} done, {}", base.batches, rate(base.batches_per_s)));
-    let bounds = base.bounds;
-    line(
-        "at most",
-        format!("{} by loading, {} by the step", rate(bounds.loading), rate(bounds.step)),
-    );
+    line("at most", bounds(&base.bounds));
     line("model", format!("idle {} of the time", percent(base.consumer_idle)));
     line(
         "loaders",
@@ -30,7 +28,10 @@ pub fn print(report: &Report) {
         );
         line("queue", queue);
     }
-    line("limited by", limit(base.limit));
+    if let Some(device) = base.device {
+        line("device", activity(base, device));
+    }
+    line("limited by", limit(base));
     if what_if.is_empty() {
         return;
     }
@@ -59,7 +60,7 @@ fn row(width: usize, name: &str, outcome: &Outcome, speedup: Option<f64>) {
         outcome.batches_per_s,
         percent(outcome.consumer_idle),
         percent(outcome.loaders_blocked),
-        limit(outcome.limit)
+        limit(outcome)
     );
 }
 
@@ -76,12 +77,46 @@ fn model(options: &Options) -> String {
         Some(threads) => format!(" of {}", output::count(threads, "thread")),
         None => String::new(),
     };
+    let device = match options.device_slots {
+        Some(slots) => format!("{}; ", stages(options, slots)),
+        None => String::new(),
+    };
     format!(
-        "{}{threads}, {} a batch; {queue}, {order}; {} a step",
+        "{}{threads}, {} a batch; {queue}, {order}; {device}{} a step",
         output::count(options.loaders, "loader"),
         times(&options.load),
         times(&options.step)
     )
+}
+
+/// The stages on the device.
+fn stages(options: &Options, slots: usize) -> String {
+    let copy = options.copy.as_ref().map(|copy| format!("{} a copy", times(copy)));
+    let decode = options.decode.as_ref().map(|decode| format!("{} to decode", times(decode)));
+    let slots = Some(output::count(slots, "device slot"));
+    [copy, decode, slots].into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn bounds(bounds: &Bounds) -> String {
+    let Bounds { loading, copy, decode, device_slots, step } = *bounds;
+    let all = [
+        (Some(loading), "loading"),
+        (copy, "the copy"),
+        (decode, "decoding"),
+        (device_slots, "the device slots"),
+        (Some(step), "the step"),
+    ];
+    let each = |(bound, name): (Option<f64>, &str)| Some(format!("{} by {name}", rate(bound?)));
+    all.into_iter().filter_map(each).collect::<Vec<_>>().join(", ")
+}
+
+/// Activity of the stages on the device.
+fn activity(outcome: &Outcome, device: DeviceShare) -> String {
+    let Options { copy, decode, .. } = &outcome.options;
+    let copying = copy.as_ref().map(|_| format!("{} copying", percent(device.copying)));
+    let decoding = decode.as_ref().map(|_| format!("{} decoding", percent(device.decoding)));
+    let waiting = Some(format!("{} waiting for a free slot", percent(device.waiting)));
+    [copying, decoding, waiting].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn times(times: &Times) -> String {
@@ -91,10 +126,14 @@ fn times(times: &Times) -> String {
     }
 }
 
-fn limit(limit: Limit) -> &'static str {
-    match limit {
+fn limit(outcome: &Outcome) -> &'static str {
+    match outcome.limit {
         Limit::Loading => "loading",
+        Limit::Copy => "the copy",
+        Limit::Decode => "decoding",
+        Limit::DeviceSlots => "the device slots",
         Limit::Step => "the step",
+        Limit::Balanced if outcome.device.is_some() => "several stages alike",
         Limit::Balanced => "loading and the step alike",
     }
 }

@@ -3,6 +3,7 @@
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use super::super::backend::Backend;
 use super::super::exchange::Interrupt;
@@ -23,25 +24,30 @@ impl<B: Backend, S: Source> Worker<B, S> {
                 return self.fail(refusal.error, position);
             }
         };
-        if let Err(error) = self.queue(&taken.batch, &slot) {
-            self.rack.exchange.give(Ok(slot));
-            return self.refuse(taken, error);
-        }
+        let begun_at = Instant::now();
+        let copying = match self.queue(&taken.batch, &slot) {
+            Ok(copying) => copying,
+            Err(error) => {
+                self.rack.exchange.give(Ok(slot));
+                return self.refuse(taken, error);
+            }
+        };
         self.is_retry = false;
-        self.hand_over(taken, info, slot)
+        self.hand_over(taken, info, slot, (begun_at, &copying))
     }
 
-    /// Queues the copy. If that fails, nothing is queued.
-    fn queue(&self, batch: &S::Batch, slot: &Slot<B>) -> Result<()> {
+    /// Queues the copy, and returns an event before it. If that fails, no copy is queued.
+    fn queue(&self, batch: &S::Batch, slot: &Slot<B>) -> Result<B::Event> {
         let backend = &self.rack.backend;
         slot.fences.iter().try_for_each(|fence| backend.wait_on_copies(fence))?;
+        let copying = backend.copied()?;
         let bytes = S::bytes(batch);
         // SAFETY: `hand_over` keeps the batch until an event recorded afterwards is done, or for ever. The slot's memory
         // is kept by this side, the hand-over or arrays until this thread has waited for that event; no array lies over
         // it now, and what was queued on those that did stands before the fences.
         unsafe { backend.copy(bytes, &slot.memory) }?;
         self.rack.copied_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        Ok(())
+        Ok(copying)
     }
 
     fn hand_over(
@@ -49,6 +55,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
         taken: Taken<S>,
         info: S::Info,
         mut slot: Slot<B>,
+        (begun_at, copying): (Instant, &B::Event),
     ) -> Result<(), Interrupt> {
         let Taken { batch, position } = taken;
         let backend = self.rack.backend.clone();
@@ -62,9 +69,11 @@ impl<B: Backend, S: Source> Worker<B, S> {
                 slot.fences.clear();
                 let memory = self.rack.lent(slot, copied);
                 self.put(Item::Batch(Ready { memory, info, position }))?;
-                // This batch was handed over. If it cannot be used, the consumer's stream says so.
-                if let Err(error) = flight.finish() {
-                    self.lose(&error);
+                let waited = self.wait_for(copying);
+                match flight.finish() {
+                    Ok(()) => self.rack.tally.copied(begun_at.elapsed().saturating_sub(waited)),
+                    // This batch was handed over. If it cannot be used, the consumer's stream says so.
+                    Err(error) => self.lose(&error),
                 }
                 Ok(())
             }

@@ -21,6 +21,7 @@
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use super::super::backend::{Backend, DecodePlaces, DeviceMemory, GatherPlaces};
 use super::super::decode::Status;
@@ -28,7 +29,7 @@ use super::super::exchange::Interrupt;
 use super::super::resident::Region;
 use super::super::slots::{Item, Ready, Slot};
 use super::super::source::Source;
-use super::state::{Ahead, Buffers, InFlight, Staged, Taken, Worker, grown};
+use super::state::{Ahead, Buffers, CopyEvents, InFlight, Staged, Taken, Worker, grown};
 use crate::loader::{Decoding, LinkCopy, Step};
 use crate::{Error, ErrorKind, Result};
 
@@ -77,6 +78,10 @@ impl<B: Backend, S: Source> Worker<B, S> {
             Ok(memory) => memory,
             Err(error) => return Err(Refused::Retry(taken, error)),
         };
+        let copying = match backend.copied() {
+            Ok(copying) => copying,
+            Err(error) => return Err(Refused::Retry(taken, error)),
+        };
         for (number, copy) in work.copies.iter().enumerate() {
             // SAFETY: the batch is kept until an event recorded afterwards is done, or for ever. So is the buffer, which
             // nothing uses now: its last decoding was seen done.
@@ -113,8 +118,10 @@ impl<B: Backend, S: Source> Worker<B, S> {
         let batch = ManuallyDrop::new(batch);
         match backend.copied() {
             Ok(copied) => {
-                let copied = Some(Arc::new(copied));
-                Ok(Staged { flight: InFlight { backend, batch, copied }, position, buffer })
+                let copied = Arc::new(copied);
+                let copy = CopyEvents { copying, copied: copied.clone() };
+                let flight = InFlight { backend, batch, copied: Some(copied) };
+                Ok(Staged { flight, copy, position, buffer })
             }
             Err(error) => {
                 self.lose(&error);
@@ -165,7 +172,8 @@ impl<B: Backend, S: Source> Worker<B, S> {
                 };
             }
         };
-        let Staged { mut flight, position, buffer } = staged;
+        let begun_at = Instant::now();
+        let Staged { mut flight, copy, position, buffer } = staged;
         let info = S::info(&flight.batch);
         // Before memory of regions is held, because growing may release them.
         let decoding = decoding.and_then(|decoding| {
@@ -178,13 +186,14 @@ impl<B: Backend, S: Source> Worker<B, S> {
         let held = ManuallyDrop::new(held);
         let launched = match (decoding, &*held) {
             (Ok(decoding), Some(held)) => {
-                self.launch(&decoding, held, &flight, buffer, &slot).map(|()| Some(decoding))
+                let launched = self.launch(&decoding, held, &flight, buffer, &slot);
+                launched.map(|begun| Some((decoding, Marks { copy, begun_at, decoding: begun })))
             }
             (Ok(_), None) => Ok(None),
             (Err(error), _) => Err(error),
         };
-        let decoding = match launched {
-            Ok(Some(decoding)) => decoding,
+        let (decoding, marks) = match launched {
+            Ok(Some(launched)) => launched,
             not_launched => {
                 // Some of the work may be queued nevertheless.
                 let backend = &self.rack.backend;
@@ -222,6 +231,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
         if !decoding.decodes() {
             return self.hand_over_gathered(
                 &decoding,
+                &marks,
                 flight,
                 (slot, done),
                 (info, position),
@@ -229,6 +239,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
             );
         }
         self.look_ahead();
+        let waited = self.wait_for(&marks.decoding);
         let mut batch = match flight.into_batch() {
             Ok(batch) => batch,
             Err(error) => {
@@ -244,6 +255,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
             decoding.confirm();
             drop(batch);
             self.count(&decoding);
+            self.record(&marks, waited);
             let memory = self.rack.lent(slot, done);
             return self.put(Item::Batch(Ready { memory, info, position }));
         }
@@ -255,6 +267,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
     fn hand_over_gathered(
         &mut self,
         decoding: &Decoding,
+        marks: &Marks<B>,
         flight: InFlight<B, S>,
         (mut slot, done): (Slot<B>, Arc<B::Event>),
         (info, position): (S::Info, S::Position),
@@ -268,12 +281,14 @@ impl<B: Backend, S: Source> Worker<B, S> {
         if put.is_ok() {
             self.look_ahead();
         }
+        let waited = self.wait_for(&marks.decoding);
         match flight.into_batch() {
             Ok(batch) => {
                 // Before its slot is planned again.
                 decoding.confirm();
                 drop(batch);
                 drop(ManuallyDrop::into_inner(held));
+                self.record(marks, waited);
             }
             // This batch was handed over. If it cannot be used, the consumer's stream says so.
             Err(error) => self.lose(&error),
@@ -286,6 +301,13 @@ impl<B: Backend, S: Source> Worker<B, S> {
         self.rack.hits.fetch_add(decoding.hits as u64, Ordering::Relaxed);
     }
 
+    /// Records the times of a batch that is done, after waiting so long until its decoding could begin.
+    fn record(&self, marks: &Marks<B>, waited: Duration) {
+        let Marks { copy: CopyEvents { copying, copied }, begun_at, .. } = marks;
+        let copy_s = self.rack.backend.seconds_between(copying, copied);
+        self.rack.tally.completed(copy_s, begun_at.elapsed().saturating_sub(waited));
+    }
+
     /// Decodes a batch on the CPU that the device cannot complete, and copies its values.
     fn decode_on_host(&mut self, batch: S::Batch, position: S::Position) -> Result<(), Interrupt> {
         match self.source.decoded_here(batch) {
@@ -294,7 +316,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
         }
     }
 
-    /// Queues the device's work. If that fails, some of it may be queued.
+    /// Queues the device's work, and returns an event before it. If that fails, some of it may be queued.
     fn launch(
         &self,
         decoding: &Decoding,
@@ -302,7 +324,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
         flight: &InFlight<B, S>,
         buffer: usize,
         slot: &Slot<B>,
-    ) -> Result<()> {
+    ) -> Result<B::Event> {
         let Buffers { backend, compressed, scratch, .. } = &self.buffers;
         let (Some(compressed), Some(scratch)) = (&compressed[buffer], scratch) else {
             return Err(Error::bug("a batch was staged without a buffer"));
@@ -316,6 +338,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
             backend.wait_on_decodes(copied)?;
         }
         slot.fences.iter().try_for_each(|fence| backend.wait_on_decodes(fence))?;
+        let begun = backend.decoded()?;
         for step in &decoding.steps {
             // SAFETY: `Decode::new` and `Gather::new` compared places with the memory that is used here: the bytes that were
             // copied to the buffer, the first `values` bytes of the slot, and regions. The tables and the statuses are in the
@@ -354,7 +377,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
                 }
             }
         }
-        Ok(())
+        Ok(begun)
     }
 
     /// Queues the copy of the statuses to the host, and records an event after all of this batch's work.
@@ -399,6 +422,15 @@ impl<B: Backend, S: Source> Worker<B, S> {
             },
         });
     }
+}
+
+/// Events between which the times of a batch are measured.
+struct Marks<B: Backend> {
+    copy: CopyEvents<B>,
+    /// When there was a slot for it.
+    begun_at: Instant,
+    /// After everything that the decoding waits for.
+    decoding: B::Event,
 }
 
 /// Memory of regions that queued work uses.

@@ -3,6 +3,7 @@
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use super::super::backend::{Backend, DeviceMemory, LOST_REMEDY};
 use super::super::exchange::Interrupt;
@@ -88,9 +89,17 @@ impl<B: Backend, S: Source> Drop for InFlight<B, S> {
 /// A compressed batch whose copy is queued.
 pub(super) struct Staged<B: Backend, S: Source> {
     pub(super) flight: InFlight<B, S>,
+    /// Events before and after its copy.
+    pub(super) copy: CopyEvents<B>,
     pub(super) position: S::Position,
     /// Which buffer it is in.
     pub(super) buffer: usize,
+}
+
+/// Events before and after a copy, between which its time is measured.
+pub(super) struct CopyEvents<B: Backend> {
+    pub(super) copying: B::Event,
+    pub(super) copied: Arc<B::Event>,
 }
 
 /// Memory on the device besides the slots.
@@ -166,6 +175,13 @@ impl<B: Backend, S: Source> Worker<B, S> {
     pub(super) fn abandon(&self, slot: Slot<B>) {
         self.rack.held.fetch_add(1, Ordering::Relaxed);
         std::mem::forget(slot);
+    }
+
+    /// Waits until an event is done, and returns how long that took. If it fails, so does waiting for a later event.
+    pub(super) fn wait_for(&self, event: &B::Event) -> Duration {
+        let from = Instant::now();
+        let _ = self.rack.backend.finish(event);
+        from.elapsed()
     }
 
     /// The device no longer reports what is done, so no further copy is begun.

@@ -1,7 +1,10 @@
-//! Recording events, and the points they mark.
+//! Recording events, and the points and times they mark.
 
-use crate::abi::CUresult::CUDA_ERROR_INVALID_HANDLE;
+use std::time::Instant;
+
+use crate::abi::CUresult::{CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_NOT_READY};
 use crate::abi::{CUevent, Result, Tag, number};
+use crate::events::Event;
 use crate::faults::Kind;
 use crate::order::Point;
 use crate::state::State;
@@ -32,6 +35,17 @@ impl State {
     pub fn point(&mut self, event: CUevent) -> Result<Option<Point>> {
         let index = self.event(event)?;
         Ok(self.events.0[index].point.clone())
+    }
+
+    /// When an event was done.
+    pub fn time(&mut self, event: CUevent) -> Result<Instant> {
+        let index = self.event(event)?;
+        let Event { point, is_timed, .. } = &self.events.0[index];
+        let Some(point) = point.as_ref().filter(|_| *is_timed) else {
+            let what = "the event was not recorded, or was made without times";
+            return Err(self.wrong(Kind::BadArgument, CUDA_ERROR_INVALID_HANDLE, what));
+        };
+        self.streams.time(point.stamp).ok_or(CUDA_ERROR_NOT_READY)
     }
 
     /// Destroys an event. Waits for it remain in effect.

@@ -20,6 +20,7 @@ const MISUSES: &[Misuse] = &[
     ("no context", no_context, "[no-context] cuMemAlloc_v2", "no context is current"),
     ("nothing to pop", nothing_to_pop, "[no-context] cuCtxPopCurrent_v2", "nothing to pop"),
     ("event elsewhere", event_elsewhere, "[wrong-context] cuEventRecord", "different contexts"),
+    ("event without times", untimed_event, "[bad-argument] cuEventElapsedTime", "without times"),
     ("memory elsewhere", memory_elsewhere, "[wrong-context] cuMemcpyHtoDAsync_v2", "the memory"),
     ("registered elsewhere", registered_elsewhere, "[unregistered-memory]", "is not registered"),
     ("unregistered", unregistered, "[unregistered-memory] cuMemcpyHtoDAsync_v2", "64 bytes"),
@@ -130,6 +131,18 @@ fn event_elsewhere() {
     let _second = Context::open(1);
     let result = cu!(cuEventRecord(event(), stream));
     assert_eq!(result, CUresult::CUDA_ERROR_INVALID_HANDLE);
+}
+
+fn untimed_event() {
+    let context = Context::open(0);
+    let stream = stream();
+    let event = recorded(stream);
+    let mut milliseconds = 0.0;
+    let result = cu!(cuEventElapsedTime(&mut milliseconds, event, event));
+    assert_eq!(result, CUresult::CUDA_ERROR_INVALID_HANDLE);
+    ok!(cuEventDestroy_v2(event));
+    ok!(cuStreamDestroy_v2(stream));
+    context.close();
 }
 
 fn memory_elsewhere() {

@@ -202,10 +202,35 @@ fn events_and_streams_say_when_they_are_done() {
     fake().finish();
     ok!(cuEventQuery(event));
     ok!(cuStreamQuery(stream));
+    times_are_measured_between_events(stream);
     for event in [event, never] {
         ok!(cuEventDestroy_v2(event));
     }
     ok!(cuStreamDestroy_v2(stream));
+}
+
+fn times_are_measured_between_events(stream: CUstream) {
+    let timed = || {
+        let mut event = ptr::null_mut();
+        ok!(cuEventCreate(&mut event, 0));
+        ok!(cuEventRecord(event, stream));
+        event
+    };
+    let first = timed();
+    ok!(cuEventSynchronize(first));
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    fake().hold(stream as usize);
+    let second = timed();
+    let mut milliseconds = 0.0;
+    let early = cu!(cuEventElapsedTime(&mut milliseconds, first, second));
+    assert_eq!(early, CUresult::CUDA_ERROR_NOT_READY);
+    fake().release(stream as usize);
+    ok!(cuEventSynchronize(second));
+    ok!(cuEventElapsedTime(&mut milliseconds, first, second));
+    assert!(milliseconds >= 5.0, "{milliseconds} ms");
+    for event in [first, second] {
+        ok!(cuEventDestroy_v2(event));
+    }
 }
 
 /// Stream-ordered memory: work queued before the free can still use it.
