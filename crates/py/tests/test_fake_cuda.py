@@ -464,3 +464,31 @@ for epoch in range(3):
     cuda = FakeCuda(tmp_path)
     told = cuda.assert_clean(LOADER + program + END, str(path), DECODE=decode, KIND=kind)
     assert told == "fine\n"
+
+
+def test_loaders_of_one_dataset_share_its_registered_files(dataset: str, tmp_path: Path) -> None:
+    """As those for training and validation do: the driver registers memory only once."""
+    if not has_kernels():
+        pytest.skip("the stand-in was built without a C++ compiler")
+    program = """
+import hsipack
+
+streams = []
+both = hsipack.open(sys.argv[1], masks="labels")
+options = {"device": "cuda", "output": "dlpack", "decode": "device"}
+options |= {"device_cache": None, "cache": None}
+first = hsipack.Loader(both.select([0, 1, 2, 3]), 2, **options)
+count = len(list(first))
+second = hsipack.Loader(both.select([2, 3, 4, 5]), 2, **options)
+assert (count, len(list(second))) == (2, 2)
+for loader in (first, second):
+    report = loader.report().transfer
+    assert (report.chunks, report.notes) == ("page cache", []), report
+# The one that goes on keeps what the other one used.
+first.close()
+del loader
+assert len(list(second)) == 2
+device = second
+"""
+    cuda = FakeCuda(tmp_path)
+    assert cuda.assert_clean(LOADER + program + END, dataset, DECODE="device") == "fine\n"

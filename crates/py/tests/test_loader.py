@@ -518,3 +518,32 @@ def test_every_attribute_of_statistics_and_reports_is_documented() -> None:
         names = [field.name for field in dataclasses.fields(record)]
         listed = (record.__doc__ or "").partition("Attributes:")[2]
         assert re.findall(r"^ {8}(\w+): ", listed, re.MULTILINE) == names, record
+
+
+def test_memory_that_torch_does_not_use_is_given_back(
+    dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emptied = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(1))
+
+    class Full:
+        """A loader whose device has no memory until torch gives some back."""
+
+        def __init__(self, loader: Any) -> None:
+            self.loader = loader
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.loader, name)
+
+        def next(self, arrived: Any) -> Any:
+            if not emptied:
+                raise hsipack.DeviceMemoryError("out of memory")
+            return self.loader.next(arrived)
+
+    with hsipack.Loader(dataset, 4, device="cpu") as loader:
+        want = [batch["id"].tolist() for batch in loader]
+        batches = iter(loader)
+        monkeypatch.setattr(loader, "_native", Full(loader._native))
+        assert [batch["id"].tolist() for batch in batches] == want
+    assert emptied == [1]

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import pathlib
+import sys
 import threading
 import warnings
 import weakref
@@ -33,7 +34,12 @@ from hsipack import (
 )
 from hsipack._arrays import Output, chosen_output, given
 from hsipack._concat import Concat, Mix
-from hsipack._errors import ArgumentTypeError, ConflictError, UnsupportedError
+from hsipack._errors import (
+    ArgumentTypeError,
+    ConflictError,
+    DeviceMemoryError,
+    UnsupportedError,
+)
 from hsipack._extras import Extras
 from hsipack._members import Member
 from hsipack._options import Indices
@@ -613,7 +619,15 @@ class Loader(DataLoaderAttributes):
         # Signal handlers may raise as the call returns, or while the batch is put together. In both
         # cases the next call returns the batch.
         if not self._arrived:
-            self._native.next(self._arrived)
+            try:
+                self._native.next(self._arrived)
+            except DeviceMemoryError:
+                # The same batch comes once more. torch may keep memory that it does not use.
+                torch = sys.modules.get("torch")
+                if torch is None or not torch.cuda.is_initialized():
+                    raise
+                torch.cuda.empty_cache()
+                self._native.next(self._arrived)
         taken = self._arrived[0]
         if taken is None:
             self._finish()

@@ -1,8 +1,9 @@
 //! CUDA: page-locking, copies on a separate stream, events.
 
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::sys::{self, CUdeviceptr, CUevent, CUstream};
 use hsipack_augment::Device;
@@ -218,7 +219,7 @@ impl Backend for Cuda {
     }
 
     fn decoded(&self) -> Result<Event> {
-        self.event(self.decoder()?.stream, UNTIMED)
+        self.event(self.decoder()?.stream, 0)
     }
 
     fn seconds_between(&self, from: &Event, to: &Event) -> Option<f64> {
@@ -296,22 +297,51 @@ impl PageLocker for Locker {
 /// Registers parts of memory maps of files with a device, as read-only.
 struct MapLocker(Arc<Context>);
 
+/// What is registered in this process, by address: loaders of one dataset (such as those for training and validation) use the
+/// same maps, and the driver registers memory only once, for all devices.
+static MAPS: Mutex<BTreeMap<usize, Registered>> = Mutex::new(BTreeMap::new());
+
+struct Registered {
+    bytes: usize,
+    users: usize,
+    /// The context that registered it, and unregisters it.
+    context: Arc<Context>,
+}
+
 impl MapRegistrar for MapLocker {
     fn register(&self, memory: &[u8]) -> Result<(), String> {
         // Maps consist of whole pages.
         let bytes = memory.len().next_multiple_of(page_size());
+        let mut maps = MAPS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(registered) = maps.get_mut(&(memory.as_ptr() as usize))
+            && registered.bytes == bytes
+        {
+            registered.users += 1;
+            return Ok(());
+        }
         let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_READ_ONLY;
         // SAFETY: the map stays until it was unregistered. It is shared and read-only, as the driver needs it.
         let registered = self.0.with(|| unsafe {
             sys::cuMemHostRegister_v2(memory.as_ptr().cast_mut().cast(), bytes, flags)
         });
-        registered.map_err(|error| error.what().to_owned())
+        registered.map_err(|error| error.what().to_owned())?;
+        let context = self.0.clone();
+        maps.insert(memory.as_ptr() as usize, Registered { bytes, users: 1, context });
+        Ok(())
     }
 
     fn unregister(&self, memory: &[u8]) {
+        let start = memory.as_ptr() as usize;
+        let mut maps = MAPS.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(registered) = maps.get_mut(&start) else { return };
+        registered.users -= 1;
+        if registered.users > 0 {
+            return;
+        }
+        let Some(Registered { context, .. }) = maps.remove(&start) else { return };
         let start = memory.as_ptr().cast_mut().cast();
         // SAFETY: registered above; no copy from it is under way. Nobody can be told of an error here.
-        let _ = self.0.with(|| unsafe { sys::cuMemHostUnregister(start) });
+        let _ = context.with(|| unsafe { sys::cuMemHostUnregister(start) });
     }
 }
 

@@ -109,7 +109,16 @@ impl Context {
     pub(super) fn with(&self, call: impl FnOnce() -> CUresult) -> Result<()> {
         // SAFETY: the context is retained.
         check(unsafe { sys::cuCtxPushCurrent_v2(self.context) })?;
+        // While a thread of the program captures a CUDA graph, the driver refuses calls of all others that it takes for unsafe
+        // (allocating, registering, waiting for events), and spoils the capture. None of these here is part of a graph.
+        let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: the mode is read from and written to a local variable.
+        let exchanged = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) };
         let result = call();
+        if exchanged == CUresult::CUDA_SUCCESS {
+            // SAFETY: as above; gives the thread its mode back.
+            unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) };
+        }
         let mut popped = ptr::null_mut();
         // SAFETY: pops what was pushed.
         let back = unsafe { sys::cuCtxPopCurrent_v2(&mut popped) };

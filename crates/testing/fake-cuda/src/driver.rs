@@ -116,6 +116,9 @@ driver! {
             Ok(streams.into_iter().map(|stream| state.streams.last(stream)).collect::<Vec<_>>())
         };
 
+    // No graphs are captured here.
+    any fn cuThreadExchangeStreamCaptureMode(_mode: Out<c_uint>) |_| Ok(());
+
     work fn cuStreamCreate(stream: Out<CUstream>, flags: c_uint)
         |state, caller| {
             let non_blocking = flags & STREAM_NON_BLOCKING != 0;

@@ -6,8 +6,9 @@ use crate::plan::{Pad, Window};
 
 /// Bytes of a [`GatherWindow`] in memory.
 pub const WINDOW_BYTES: usize = size_of::<GatherWindow>();
-/// The most blocks of threads for each window.
-const MAX_SLOTS: u32 = 64;
+/// The most blocks of threads for each window. Each thread has one load of 16 bytes under way, so that whole cubes need thousands
+/// of blocks to keep a GPU's memory busy.
+const MAX_SLOTS: u32 = 1024;
 
 /// A window: the cube that it is taken from, and where in the batch it belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -239,7 +239,6 @@ impl<B: Backend, S: Source> Worker<B, S> {
             );
         }
         self.look_ahead();
-        let waited = self.wait_for(&marks.decoding);
         let mut batch = match flight.into_batch() {
             Ok(batch) => batch,
             Err(error) => {
@@ -255,7 +254,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
             decoding.confirm();
             drop(batch);
             self.count(&decoding);
-            self.record(&marks, waited);
+            self.record(&marks, &done);
             let memory = self.rack.lent(slot, done);
             return self.put(Item::Batch(Ready { memory, info, position }));
         }
@@ -275,20 +274,19 @@ impl<B: Backend, S: Source> Worker<B, S> {
     ) -> Result<(), Interrupt> {
         // As in `hand_over`: whoever waits for the work has waited for the fences.
         slot.fences.clear();
-        let memory = self.rack.lent(slot, done);
+        let memory = self.rack.lent(slot, done.clone());
         self.count(decoding);
         let put = self.put(Item::Batch(Ready { memory, info, position }));
         if put.is_ok() {
             self.look_ahead();
         }
-        let waited = self.wait_for(&marks.decoding);
         match flight.into_batch() {
             Ok(batch) => {
                 // Before its slot is planned again.
                 decoding.confirm();
                 drop(batch);
                 drop(ManuallyDrop::into_inner(held));
-                self.record(marks, waited);
+                self.record(marks, &done);
             }
             // This batch was handed over. If it cannot be used, the consumer's stream says so.
             Err(error) => self.lose(&error),
@@ -301,11 +299,14 @@ impl<B: Backend, S: Source> Worker<B, S> {
         self.rack.hits.fetch_add(decoding.hits as u64, Ordering::Relaxed);
     }
 
-    /// Records the times of a batch that is done, after waiting so long until its decoding could begin.
-    fn record(&self, marks: &Marks<B>, waited: Duration) {
-        let Marks { copy: CopyEvents { copying, copied }, begun_at, .. } = marks;
-        let copy_s = self.rack.backend.seconds_between(copying, copied);
-        self.rack.tally.completed(copy_s, begun_at.elapsed().saturating_sub(waited));
+    /// Records the times of a batch that is done.
+    fn record(&self, marks: &Marks<B>, done: &B::Event) {
+        let Marks { copy: CopyEvents { copying, copied }, begun_at, decoding } = marks;
+        let backend = &self.rack.backend;
+        let copy_s = backend.seconds_between(copying, copied);
+        // A device that does not say works in the host's memory, in this thread.
+        let decode = backend.seconds_between(decoding, done).map(Duration::from_secs_f64);
+        self.rack.tally.completed(copy_s, decode.unwrap_or_else(|| begun_at.elapsed()));
     }
 
     /// Decodes a batch on the CPU that the device cannot complete, and copies its values.
