@@ -27,7 +27,13 @@ pub fn without_repeats(inputs: Vec<Input>) -> Vec<Input> {
     let rasters: HashSet<PathBuf> = inputs
         .iter()
         .filter(|input| !is_alone(input) && side_stem(&input.file).is_none())
-        .flat_map(|input| [absolute(&input.file), absolute(&input.file).with_extension("")])
+        .flat_map(|input| {
+            // GDAL names the side files of ENVI after the data, not after the header.
+            let data = hsipack_source::data_of(&input.file).map(|data| absolute(&data));
+            [absolute(&input.file), absolute(&input.file).with_extension("")]
+                .into_iter()
+                .chain(data)
+        })
         .collect();
     let mut cubes = HashSet::new();
     let mut kept = Vec::with_capacity(inputs.len());

@@ -9,15 +9,23 @@ use hsipack_store::{bounded_read, mirror};
 
 use super::CubeInfo;
 use super::text::decode;
-use crate::raster::tiff::gdal_metadata::GdalMetadata;
+use crate::raster::tiff::gdal_metadata::{GdalMetadata, mask_is_not_read};
 
 /// Metadata of 500 bands take some 200 KB, and their histograms some MB.
 const LARGEST: u64 = 16 << 20;
 
 /// Adds to `info`, the cube in the raster at `path`, what GDAL's side file says.
 pub(super) fn describe(path: &Path, info: &mut CubeInfo) {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".aux.xml");
+    let beside = |ending: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        name
+    };
+    if Path::new(&beside(".msk")).is_file() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        info.notes.push(mask_is_not_read(&format!("{name}.msk")));
+    }
+    let name = beside(".aux.xml");
     let side = Path::new(&name);
     // A file that a server does not report counts as missing.
     if mirror::look(side).is_err() || !side.is_file() {

@@ -95,6 +95,16 @@ pub fn is_reference(path: &Path) -> bool {
     KINDS.iter().any(|kind| is_named(&name, kind.name())) && raw()
 }
 
+/// Whether a file is the reflectance that a Specim IQ computed itself of a scan below `root`, `NAME/results/REFLECTANCE_NAME` of
+/// `NAME/capture/NAME`. Scans that are calibrated by their references are this reflectance already.
+pub fn is_reflectance_of_scan(path: &Path, root: &Path) -> bool {
+    let name = text(path.file_name());
+    let scan = name.strip_prefix("REFLECTANCE_").map(|scan| Path::new(scan).with_extension("hdr"));
+    let folder = path.parent().and_then(Path::parent).map(|folder| folder.join("capture"));
+    scan.zip(folder)
+        .is_some_and(|(scan, folder)| folder.starts_with(root) && folder.join(scan).is_file())
+}
+
 /// The dark reference that belongs to the white reference `white`, by Specim's naming rule.
 pub fn dark_of_white(white: &Path) -> Option<PathBuf> {
     let name = text(white.file_name());

@@ -121,7 +121,7 @@ pub(crate) fn axis_of_name(name: &str) -> Option<Axis> {
 
 /// The order that the names of three axes give. `None` unless the band axis is named, or both others are and the third is
 /// not known to be something else.
-fn order_of_names(names: &[Option<String>; 3]) -> Option<AxisOrder> {
+pub(super) fn order_of_names(names: &[Option<String>; 3]) -> Option<AxisOrder> {
     let axes = names.each_ref().map(|name| name.as_deref().and_then(axis_of_name));
     let only = |axis| {
         let mut at = (0..3).filter(|i| axes[*i] == Some(axis));

@@ -131,12 +131,15 @@ impl Subject<'_> {
         Ok(Reading { dtype: meant, marks })
     }
 
-    /// Where the pixels lie on Earth, if the container follows CF. If the user names the axes, the names in the file do
-    /// not count.
+    /// Where the pixels lie on Earth, if the container follows CF. If the user names the axes otherwise than the file
+    /// does, its coordinates do not count.
     pub fn geo(&self, placed: &Placed, notes: &mut Vec<String>) -> Option<hsipack_format::Geo> {
-        match self.options.axes.is_none() && !self.options.mask {
-            true => location::geo(self.container, &self.entry.path, placed, notes),
-            false => None,
+        let names = self.container.axis_names(&self.entry.path);
+        let names = placed.axes.map(|axis| names.get(axis).cloned().flatten());
+        let agrees = || axes::order_of_names(&names) == Some(placed.order);
+        if self.options.mask || self.options.axes.is_some() && !agrees() {
+            return None;
         }
+        location::geo(self.container, &self.entry.path, placed, notes)
     }
 }

@@ -31,11 +31,34 @@ use crate::raster::tiff::gdal_metadata::wavelengths_in_names;
 use crate::text::decode;
 use crate::{AxisOrder, CubeInfo, Scaling};
 
-static FILES: [FileName; 3] = [
+static FILES: [FileName; 21] = [
+    companion("f######t##p##r##", "_obs*"),
+    companion("f######t##p##r##", "_igm*"),
+    companion("f######t##p##r##", "_glt*"),
+    companion("f######t##p##r##", "_loc*"),
+    companion("f######t##p##r##", "_eph*"),
+    companion("f######t##p##r##", "_lonlat*"),
+    companion("ang########t######", "_obs*"),
+    companion("ang########t######", "_igm*"),
+    companion("ang########t######", "_glt*"),
+    companion("ang########t######", "_loc*"),
+    companion("ang########t######", "_eph*"),
+    companion("ang########t######", "_lonlat*"),
+    companion("av3########t######", "_obs*"),
+    companion("av3########t######", "_igm*"),
+    companion("av3########t######", "_glt*"),
+    companion("av3########t######", "_loc*"),
+    companion("av3########t######", "_eph*"),
+    companion("av3########t######", "_lonlat*"),
     FileName { start: "f######t##p##r##rdn", end: "", endings: &[], part: Part::Plain("classic") },
     FileName { start: "ang########t######", end: "", endings: &[], part: Part::Plain("NG") },
     FileName { start: "av3########t######", end: "", endings: &[], part: Part::Plain("3") },
 ];
+
+/// A raster beside the cube, which is not one.
+const fn companion(start: &'static str, end: &'static str) -> FileName {
+    FileName { start, end, endings: &[], part: Part::Layer }
+}
 
 static LAYOUTS: [Layout; 2] = [
     Layout {

@@ -47,9 +47,7 @@ pub(crate) struct FileName {
 impl FileName {
     /// The part of `name` that all files of a delivery share, if `name` fits this line.
     fn base<'n>(&self, name: &'n str) -> Option<&'n str> {
-        if !name.is_ascii() {
-            return None;
-        }
+        // Letters beyond ASCII stay as they are, so lengths stay equal.
         let small = name.to_ascii_lowercase();
         let begins = small.len() >= self.start.len()
             && self.start.bytes().zip(small.bytes()).all(|(wanted, found)| match wanted {
@@ -76,7 +74,8 @@ impl FileName {
             Some(end) => &stem[..stem.rfind(end)?],
             None => stem.strip_suffix(&end)?,
         };
-        (begins && base.len() >= self.start.len()).then(|| &name[..base.len()])
+        // `start` is ASCII, and what follows `base` is, so this is a boundary of letters.
+        (begins && base.len() >= self.start.len()).then(|| name.get(..base.len())).flatten()
     }
 
     /// The names that such a file of the delivery `base` can have, as makers and users spell them. Empty if the names

@@ -11,7 +11,7 @@
 
 use std::path::Path;
 
-use super::delivery::is_there;
+use super::delivery::{FileName, Part, is_there};
 use super::layers::Test;
 use super::layout::{Facts, Layout, ProductCube, flags, of_table};
 use super::{Layer, Product};
@@ -30,6 +30,14 @@ static LAYOUTS: [Layout; 3] = [
     },
 ];
 
+/// Files of a granule that are not the cube. In folders they are left out; named, they are read as they are.
+static FILES: [FileName; 3] =
+    [beside("EMIT_L2A_RFLUNCERT_"), beside("EMIT_L2A_MASK_"), beside("EMIT_L1B_OBS_")];
+
+const fn beside(start: &'static str) -> FileName {
+    FileName { start, end: "", endings: &[".nc"], part: Part::Layer }
+}
+
 const WAVELENGTHS: &str = "/sensor_band_parameters/wavelengths";
 const GOOD: &str = "/sensor_band_parameters/good_wavelengths";
 
@@ -39,6 +47,10 @@ pub(super) struct Emit;
 impl Product for Emit {
     fn sensor(&self) -> &'static str {
         "EMIT"
+    }
+
+    fn files(&self) -> &'static [FileName] {
+        &FILES
     }
 
     fn cubes(&'static self, tree: &Tree) -> Vec<ProductCube> {

@@ -95,8 +95,9 @@ impl Product for Enmap {
     fn describe(&self, file: &Found, info: &mut CubeInfo) -> Result<()> {
         let level = dlr::level(&file.base, &LEVELS);
         let Some(path) = file.metadata() else {
+            without_metadata(file, level, info)?;
             info.format = format!("EnMAP {} ({})", level.unwrap_or("product"), info.format);
-            return without_metadata(file, level, info);
+            return Ok(());
         };
         let text = dlr::read(&path)?;
         let metadata = Metadata::parse(&text).map_err(|why| dlr::unusable(&path, why))?;

@@ -3,8 +3,12 @@
 
 /// The first time in a name, such as `2023-06-12T10:20:20Z`; `None` if there is none.
 pub(super) fn in_name(name: &str) -> Option<String> {
-    // AVIRIS-3 writes its own number before the date.
-    let name = name.strip_prefix("AV3").unwrap_or(name);
+    // AVIRIS-3 and -5 write their own number before the date.
+    let is_aviris = |start: &str| ["AV3", "AV5"].iter().any(|own| start.eq_ignore_ascii_case(own));
+    let name = match name.split_at_checked(3) {
+        Some((start, remaining)) if is_aviris(start) => remaining,
+        _ => name,
+    };
     let bytes = name.as_bytes();
     let mut start = 0;
     while start < bytes.len() {
@@ -66,6 +70,8 @@ mod tests {
             ("wyvern_dragonette-001_20240808T073501_51b92993.tiff", "2024-08-08T07:35:01Z"),
             ("ang20160910t185702_2rdn_img", "2016-09-10T18:57:02Z"),
             ("AV320250308t200738_rdn.img", "2025-03-08T20:07:38Z"),
+            ("av320250308t200738_rdn.img", "2025-03-08T20:07:38Z"),
+            ("AV520250308t200738_RFL.nc", "2025-03-08T20:07:38Z"),
             ("PRS_L2D_STD_20230502102837_20230502102842_0001.he5", "2023-05-02T10:28:37Z"),
             ("EMIT_L1B_RAD_001_20250324T221005_2508314_013.nc", "2025-03-24T22:10:05Z"),
             ("20250423_134021_00_4001_ortho_sr_hdf5.h5", "2025-04-23T13:40:21Z"),

@@ -21,7 +21,7 @@ use hsipack_format::{CubeShape, DType, Error, Result};
 use hsipack_store::bounded_read;
 
 use crate::recent::Recent;
-use crate::spectrum::spectrum_text::counts;
+use crate::spectrum::spectrum_text::{Quantity, counts, key};
 use crate::spectrum::wavelengths::to_nm;
 use crate::{Access, CubeInfo, RowBuffer, Source};
 
@@ -168,6 +168,20 @@ impl SpectraTable {
     }
 
     fn read(path: &Path, header: Header) -> Result<Self> {
+        // A library with a spectrum in each column: its rows are bands.
+        let is_axis = |name: &String| {
+            key(name).is_some_and(|key| key.quantity == Quantity::Wavelength && !key.is_unit)
+        };
+        if header.wavelength.is_none() && header.names.first().is_some_and(is_axis) {
+            return Err(Error::unsupported(format!(
+                "the column {:?} says that each row is a band, and each other column a spectrum",
+                header.names[0]
+            ))
+            .at(path)
+            .with_remedy(
+                "write each spectrum into a row, with the wavelengths as header: pandas.read_csv(FILE, index_col=0).T.to_csv(OUT, index_label='name')",
+            ));
+        }
         let mut reader = header.reader(BufReader::new(bounded_read::window(path)?));
         let (mut record, mut rows) = (ByteRecord::new(), Vec::new());
         let mut next = |record: &mut ByteRecord| {

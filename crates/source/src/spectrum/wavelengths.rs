@@ -100,6 +100,15 @@ pub(crate) enum Unit {
 /// The meaning of `unit`; `None` if it says nothing (`Unknown`, empty, an unknown word).
 pub(crate) fn known_unit(unit: &str) -> Option<Unit> {
     let unit = unit.trim().to_lowercase();
+    // `Nanometers (nm)`.
+    let unit = match unit.strip_suffix(')').and_then(|unit| unit.split_once('(')) {
+        Some((word, short))
+            if known_unit(word).is_some() && known_unit(word) == known_unit(short) =>
+        {
+            word.trim().to_owned()
+        }
+        _ => unit,
+    };
     Some(Unit::Length(match unit.as_str() {
         "nm" | "nanometer" | "nanometers" | "nanometre" | "nanometres" => 1.0,
         // Micro sign and Greek mu.

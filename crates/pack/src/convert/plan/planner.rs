@@ -176,7 +176,9 @@ impl<'a> Planner<'a> {
         for (group, names) in self.plan.masks.iter().zip(free_names) {
             self.class_names.without_ids(group, names);
         }
-        for note in &info.notes {
+        // What is read twice to plan a cube is noted twice.
+        let mut noted = HashSet::new();
+        for note in info.notes.iter().filter(|note| noted.insert(*note)) {
             self.cube_notes.add(&input.text(), note, &mut self.plan.notes);
         }
         self.plan.notes.extend(references.notes);
@@ -206,6 +208,7 @@ impl<'a> Planner<'a> {
             columns,
             masks: mask_fingerprints,
             companions: companion_fingerprints,
+            references: references.fingerprint,
             source_bytes,
             fingerprint,
         });
@@ -369,6 +372,13 @@ impl<'a> Planner<'a> {
             }
             let note = format!(
                 "its band names differ from those of other cubes of {shape}; the first ones are kept"
+            );
+            self.cube_notes.add(&text, &note, &mut self.plan.notes);
+        }
+        let fwhm = pick(&info.fwhm, bands);
+        if wavelength.is_some() && fwhm.is_some() && fwhm != stack.fwhm {
+            let note = format!(
+                "its fwhm differ from those of other cubes of {shape}; the first ones are kept"
             );
             self.cube_notes.add(&text, &note, &mut self.plan.notes);
         }

@@ -94,8 +94,10 @@ impl Meaning<'_> {
         let geo = facts.geo.take();
         describe_bands(facts, info);
         let reading = subject.describe(placed, predefined, info)?;
-        if self.options.axes.is_none() && !self.options.mask {
-            info.geo = geo.or_else(|| subject.geo(placed, &mut info.notes));
+        if !self.options.mask {
+            let is_as_defined = (placed.axes, placed.order) == (product.axes, product.order);
+            info.geo =
+                geo.filter(|_| is_as_defined).or_else(|| subject.geo(placed, &mut info.notes));
         }
         Ok(reading)
     }

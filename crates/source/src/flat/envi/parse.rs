@@ -294,12 +294,16 @@ fn scale_factor(fields: &Fields, notes: &mut Vec<String>) -> Option<Scaling> {
         Some(1.0) => None,
         Some(0.0) => None, // how some writers spell "none"
         Some(multiply) if multiply > 0.0 && is_multiplier(multiply) => {
-            if is_own {
-                notes.push(format!("{key} {multiply} is taken as a multiplier, not as a divisor"));
-            }
+            notes.push(match is_own {
+                true => format!("{key} {multiply} is taken as a multiplier, not as a divisor"),
+                false => format!("numbers are multiplied by `{}`, {multiply}", shorten(key)),
+            });
             Some(Scaling { multiply, ..Scaling::NONE })
         }
         Some(divide) if divide.is_finite() && (divide >= 10.0 || is_own && divide > 0.0) => {
+            if !is_own {
+                notes.push(format!("numbers are divided by `{}`, {divide}", shorten(key)));
+            }
             Some(Scaling { divide, ..Scaling::NONE })
         }
         _ => {

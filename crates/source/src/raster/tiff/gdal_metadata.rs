@@ -430,6 +430,13 @@ fn number(text: &str) -> Option<f64> {
     text.trim().parse().ok()
 }
 
+/// The note about a mask of GDAL, which says where a raster has no data.
+pub(crate) fn mask_is_not_read(mask: &str) -> String {
+    format!(
+        "{mask} says which pixels have no data, and is not read: the numbers there are packed as values; write them as nodata first (gdalwarp -dstnodata)"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use hsipack_format::{CubeShape, DType};

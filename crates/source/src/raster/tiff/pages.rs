@@ -12,6 +12,7 @@ use std::path::Path;
 use hsipack_format::{Error, Result};
 
 use super::directory::{Directories, Page};
+use super::gdal_metadata::mask_is_not_read;
 
 /// NewSubfileType: a reduced copy, a transparency mask.
 const REDUCED: u64 = 0b001;
@@ -155,6 +156,14 @@ fn meant(
     if whole.len() < count {
         let skipped = count - whole.len();
         notes.push(format!("{skipped} pages are reduced copies or masks of others; left out"));
+        let size = |image: &Image| (image.page.width, image.page.height);
+        let is_mask = |image: &Image| {
+            image.page.subfile_type & (REDUCED | MASK) == MASK
+                && whole.first().is_some_and(|first| size(first) == size(image))
+        };
+        if all.iter().any(is_mask) {
+            notes.push(mask_is_not_read("its mask page"));
+        }
     }
     let whole = without_pictures(whole, notes);
     let larger = |inner: &Image| inner.is_whole() && inner.bits() > whole[0].bits();
