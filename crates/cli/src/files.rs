@@ -1,7 +1,7 @@
 //! Files that the command writes beside datasets.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use hsipack_format::{Error, Result};
@@ -14,8 +14,47 @@ pub fn replace(path: &Path, text: &str) -> Result<()> {
     replace_with(path, |file| writeln!(file, "{text}"))
 }
 
-/// Like [`replace`], with the contents that `write` writes.
+/// Like [`replace`], with the contents that `write` writes. A symbolic link keeps leading to the file, and a device or pipe such as
+/// `/dev/stdout` stays one.
+///
+/// # Errors
+/// If it cannot be written, or if there is a file of another kind, as when the name of an input is taken for that of an output.
 pub fn replace_with(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> Result<()> {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    match fs::metadata(&target) {
+        Ok(found) if found.is_file() => refuse_foreign(&target, path)?,
+        Ok(found) if !found.is_dir() => {
+            let put = || -> io::Result<()> {
+                let mut file = BufWriter::new(File::options().write(true).open(&target)?);
+                write(&mut file)?;
+                file.flush()
+            };
+            return put().map_err(|error| Error::io(path, "cannot write", error));
+        }
+        _ => {}
+    }
+    replace_file(&target, write)
+}
+
+/// How the files begin that are written here: pages and pictures, JSON, TOML.
+const STARTS: [u8; 4] = *b"<{[#";
+
+fn refuse_foreign(file: &Path, path: &Path) -> Result<()> {
+    let mut start = [0];
+    let read = File::open(file).and_then(|mut file| file.read(&mut start));
+    let count = read.map_err(|error| Error::io(path, "cannot read", error))?;
+    if count == 0 || STARTS.contains(&start[0]) {
+        return Ok(());
+    }
+    Err(Error::conflict("the file exists, and hsipack did not write it")
+        .at(path)
+        .with_remedy("choose another name, or delete the file first"))
+}
+
+fn replace_file(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> Result<()> {
@@ -42,10 +81,27 @@ mod tests {
     fn a_file_is_replaced_as_a_whole() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.json");
-        replace(&path, "first").unwrap();
-        replace(&path, "second").unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "second\n");
+        replace(&path, "{1}").unwrap();
+        replace(&path, "{2}").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{2}\n");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         assert!(replace(&folder.path().join("no/state"), "").is_err());
+    }
+
+    #[test]
+    fn other_files_links_and_devices_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cube, link) = (folder.path().join("cube.npy"), folder.path().join("link"));
+        fs::write(&cube, b"\x93NUMPY").unwrap();
+        assert!(replace(&cube, "{}").unwrap_err().to_string().contains("cube.npy"));
+        assert_eq!(fs::read(&cube).unwrap(), b"\x93NUMPY");
+        let state = folder.path().join("state");
+        std::os::unix::fs::symlink(&state, &link).unwrap();
+        fs::write(&state, "").unwrap();
+        replace(&link, "{}").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&state).unwrap(), "{}\n");
+        replace(Path::new("/dev/null"), "{}").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
     }
 }

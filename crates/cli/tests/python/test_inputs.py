@@ -16,7 +16,17 @@ import pandas
 import pytest
 import scipy.io
 import zarr
-from helpers import Hsipack, open_xarray, read_zarr, samples, write_envi
+from helpers import (
+    Hsipack,
+    check_refusal,
+    only_stack,
+    open_xarray,
+    partial,
+    read_zarr,
+    samples,
+    smooth_cube,
+    write_envi,
+)
 from test_any_dataset import (
     CENTERS,
     LABELS,
@@ -515,3 +525,52 @@ def test_a_long_table_of_spectra_takes_little_memory(
     assert packed.shape == (1_000, 1, 1, 400)
     wanted = np.array([line.split(",") for line in lines], float)
     np.testing.assert_allclose(packed[::97, 0, 0], wanted[np.arange(1_000)[::97] % 100], rtol=1e-3)
+
+
+def test_links_that_lead_nowhere_may_be_left_out(hsipack: Hsipack, tmp_path: Path) -> None:
+    folder = tmp_path / "scans"
+    folder.mkdir()
+    np.save(folder / "a.npy", smooth_cube())
+    # As editors lock files.
+    (folder / ".#notes.txt").symlink_to("user@host.1234")
+    hsipack.convert(folder, "--axes", "yxb", out=tmp_path / "hidden")
+    (folder / "later.npy").symlink_to(tmp_path / "nowhere")
+    hsipack.refuse(folder, "--axes", "yxb", out=tmp_path / "out", names=folder / "later.npy")
+    hsipack.convert(folder, "--axes", "yxb", "--exclude", "later.npy", out=tmp_path / "out")
+    assert len(samples(tmp_path / "out")) == 1
+
+
+def test_files_of_others_are_never_replaced(hsipack: Hsipack, tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.npy" for name in "ab"]
+    for file in files:
+        np.save(file, smooth_cube())
+    before = [file.read_bytes() for file in files]
+    out = tmp_path / "out"
+    # A switch without a value, in front of a glob.
+    done = hsipack.run("convert", "-o", out, "--axes", "yxb", "--plan", *files)
+    assert "is not a plan" in check_refusal(done, files[0])
+    partial(out).mkdir()
+    (partial(out) / "notes.txt").write_text("mine")
+    done = hsipack.run("convert", *files, "--axes", "yxb", "-o", out)
+    assert "files of others" in check_refusal(done, partial(out))
+    assert (partial(out) / "notes.txt").read_text() == "mine"
+    (partial(out) / "notes.txt").unlink()
+    hsipack.convert(*files, "--axes", "yxb", out=out)
+    for words in [
+        ["read", out, "--trace"],
+        ["simulate", "--loaders", 1, "--load-time", "1ms", "--step-time", "1ms", "--svg"],
+    ]:
+        done = hsipack.run(*words, files[1])
+        assert "did not write it" in check_refusal(done, files[1])
+    assert [file.read_bytes() for file in files] == before
+
+
+def test_a_file_that_may_not_be_read_is_not_damaged(hsipack: Hsipack, tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may read every file")
+    np.save(tmp_path / "a.npy", smooth_cube())
+    hsipack.convert(tmp_path / "a.npy", "--axes", "yxb", out=tmp_path / "out")
+    (shard,) = (tmp_path / "out" / only_stack(tmp_path / "out") / "image" / "c").rglob("0")
+    shard.chmod(0)
+    done = hsipack.run("validate", tmp_path / "out")
+    assert done.returncode == 2, done.stdout

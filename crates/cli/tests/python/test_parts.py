@@ -135,3 +135,26 @@ def test_what_is_no_plan_is_refused(hsipack: Hsipack, tmp_path: Path) -> None:
         assert done.returncode == 1
         assert "not a plan, or the plan was changed or cut short" in done.stderr
         assert "`hsipack convert --plan`" in done.stderr
+
+
+def test_references_that_change_meanwhile_are_refused(hsipack: Hsipack, tmp_path: Path) -> None:
+    names = "abcd"
+    for number, name in enumerate(names):
+        np.save(tmp_path / f"{name}.npy", np.full((8, 6, 5), number + 1, np.float32))
+    np.save(tmp_path / "w.npy", np.ones((3, 6, 5), np.float32))
+    files, white = [tmp_path / f"{name}.npy" for name in names], tmp_path / "w.npy"
+    words = [*files, "--axes", "yxb", "--white", white, "--shard-size", "1KB"]
+    plan, out = tmp_path / "plan.json", tmp_path / "out"
+    succeed(hsipack, "convert", *words, "-o", out, "--plan", plan, cwd=tmp_path)
+    succeed(hsipack, "work", plan, "--part", "1/2", cwd=tmp_path)
+    np.save(white, np.full((3, 6, 5), 2, np.float32))
+    done = hsipack.run("work", plan)
+    assert done.returncode == 1
+    assert f"{white}: the file changed since the conversion was planned" in done.stderr
+    done = hsipack.run("convert", *words, "-o", out, "--resume")
+    assert done.returncode == 1
+    assert "have changed since this conversion was begun" in done.stderr
+    np.save(white, np.ones((3, 6, 5), np.float32))
+    succeed(hsipack, "work", plan, cwd=tmp_path)
+    succeed(hsipack, "commit", plan, cwd=tmp_path)
+    assert hsipack.run("validate", out, "--source").returncode == 0

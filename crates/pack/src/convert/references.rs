@@ -17,6 +17,7 @@ use hsipack_source::{CubeInfo, OpenOptions, RowBuffer, Scaling, Source};
 
 use super::options::{Reference, ValueOptions};
 use super::pairs::{self, Kind};
+use crate::fingerprint::fingerprint;
 use crate::input::Input;
 
 use super::calibration::Calibration;
@@ -34,6 +35,8 @@ pub struct Fit {
     pub white: Option<PathBuf>,
     /// The dark reference's file.
     pub dark: Option<PathBuf>,
+    /// Fingerprint of the files of all references; `None` without any.
+    pub fingerprint: Option<String>,
 }
 
 /// If two band centres are further apart than this, in nm, they belong to different bands.
@@ -45,7 +48,8 @@ const SAME_BAND_NM: f64 = 0.1;
 /// If a reference cannot be found or opened, or does not fit the cube.
 pub fn check(values: &ValueOptions, input: &Input, info: &CubeInfo) -> Result<Fit> {
     let references = References::open(values, input, info)?;
-    Ok(references.fit(values, input, info))
+    let fingerprint = references.fingerprint()?;
+    Ok(Fit { fingerprint, ..references.fit(values, input, info) })
 }
 
 /// The opened references of a cube.
@@ -86,9 +90,18 @@ impl References {
         Ok(Self { white, dark, white_dark: white_dark.transpose()? })
     }
 
+    fn fingerprint(&self) -> Result<Option<String>> {
+        let sources = [&self.white, &self.dark, &self.white_dark].into_iter().flatten();
+        let files: Vec<PathBuf> = sources.flat_map(|source| source.info().files.clone()).collect();
+        if files.is_empty() {
+            return Ok(None);
+        }
+        fingerprint(&files).map(|(_, fingerprint)| Some(fingerprint))
+    }
+
     fn fit(&self, values: &ValueOptions, input: &Input, info: &CubeInfo) -> Fit {
         let (white, dark) = (file_of(&self.white), file_of(&self.dark));
-        let mut fit = Fit { white_time: 1.0, notes: Vec::new(), white, dark };
+        let mut fit = Fit { white_time: 1.0, notes: Vec::new(), white, dark, fingerprint: None };
         if let Some(file) = file_of(&self.white_dark) {
             fit.notes.push(format!(
                 "{}: {} is subtracted from the white reference, and the dark reference from the cube",

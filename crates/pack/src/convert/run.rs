@@ -341,7 +341,9 @@ impl Serialize for Identified<'_> {
         serializer.collect_seq(self.0.iter().map(|sample| {
             let PlannedSample { name, input, stack, index, fingerprint, columns, .. } = sample;
             let masks = sample.masks.iter().map(Option::as_ref);
-            let arrays: Vec<_> = masks.chain(sample.companions.iter().map(Some)).collect();
+            let companions = sample.companions.iter().map(Some);
+            let references = sample.references.iter().map(Some);
+            let arrays: Vec<_> = masks.chain(companions).chain(references).collect();
             (name, input.text(), stack, index, fingerprint, columns, arrays)
         }))
     }

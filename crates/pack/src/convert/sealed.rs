@@ -23,6 +23,11 @@ pub fn seal(content: &impl Serialize) -> Vec<u8> {
     text
 }
 
+/// Whether a text that begins like this is sealed.
+pub fn is_start(start: &[u8]) -> bool {
+    start.starts_with(BEFORE.as_bytes())
+}
+
 /// The content of a sealed text; `None` if any byte differs from what [`seal`] wrote.
 pub fn content(text: &str) -> Option<&str> {
     let (hash, remaining) = text.strip_prefix(BEFORE)?.split_at_checked(DIGITS)?;

@@ -217,7 +217,12 @@ fn search_below(
             Ok(entry) => entry,
             Err(error) => {
                 let path = error.path().unwrap_or(folder).to_owned();
-                (search.skip)(path.display().to_string(), walk::failed(&path, error))?;
+                // As links that lead nowhere: editors lock files by hidden ones.
+                let is_left_out =
+                    path.file_name().is_some_and(is_hidden) || (search.excluded)(&path);
+                if path == folder || !is_left_out {
+                    (search.skip)(path.display().to_string(), walk::failed(&path, error))?;
+                }
                 continue;
             }
         };
@@ -260,7 +265,10 @@ fn search_below(
         let is_cube =
             |path: &Path| hsipack_source::is_cube_file(path) || is_raw(path) || is_frame(path);
         let candidate = container || entry.file_type().is_file() && is_cube(path);
-        if candidate && !(search.excluded)(path) && !pairs::is_reference(path) {
+        let is_calibrated = search.values.white.is_some() || search.values.dark.is_some();
+        let is_no_cube =
+            pairs::is_reference(path) || is_calibrated && pairs::is_reflectance_of_scan(path, root);
+        if candidate && !(search.excluded)(path) && !is_no_cube {
             inputs.push(Input { root: Some(root.to_owned()), ..Input::of(path) });
         }
     }

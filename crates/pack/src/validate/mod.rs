@@ -245,9 +245,12 @@ fn look(path: &Path, report: &mut Report) -> Result<Option<Opened>> {
     Ok(opened)
 }
 
-/// Whether an error does not concern the data: memory cannot be allocated, or a server does not answer.
+/// Whether an error does not concern the data: memory cannot be allocated, a file may not be read, or a server does not answer.
 fn is_no_damage(error: &Error) -> bool {
-    memory::refused(error) || remote::is_away(error)
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
+    let is_denied = source
+        .is_some_and(|error: &std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied);
+    memory::refused(error) || remote::is_away(error) || is_denied
 }
 
 /// The error for a check that the user stopped.

@@ -109,10 +109,11 @@ pub(crate) fn tail(url: &Path, len: u64, wire: &Wire) -> Result<(Version, Vec<u8
     .map_err(|error| of(error, url))
 }
 
-/// Whether an error says that a server is unavailable or refuses. Then nothing is known about the object.
+/// Whether an error says that a server is unavailable, refuses, or sends no ranges. Then nothing is known about the object.
 pub fn is_away(error: &Error) -> bool {
     let of_server = error.path().is_some_and(is_url);
-    of_server && error.kind() == ErrorKind::Io && !regular_file::is_missing(error)
+    let is_refusal = matches!(error.kind(), ErrorKind::Io | ErrorKind::Unsupported);
+    of_server && is_refusal && !regular_file::is_missing(error)
 }
 
 /// Adds the object's URL to an error that names none.

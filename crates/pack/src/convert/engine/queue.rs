@@ -118,12 +118,17 @@ pub(super) struct References(Mutex<Option<KnownReference>>);
 struct KnownReference {
     /// The description of the cube that they were read for.
     of: Arc<Description>,
+    /// Fingerprint of their files.
+    fingerprint: Option<String>,
     calibration: Option<Arc<Calibration>>,
 }
 
 impl KnownReference {
     /// Whether they can be used for another cube: one with the same shape, wavelengths, integration time and bands.
     fn serves(&self, sample: &PlannedSample) -> bool {
+        if self.fingerprint != sample.references {
+            return false;
+        }
         if Arc::ptr_eq(&self.of, &sample.description) {
             return true;
         }
@@ -255,7 +260,7 @@ pub(super) fn open(
     if engine.planned_before && fingerprint(&source.info().files)?.1 != sample.fingerprint {
         return Err(super::changed_since(&sample.input.file));
     }
-    let calibration = engine.references.calibration(values, sample)?;
+    let calibration = engine.references.calibration(values, sample, engine.planned_before)?;
     Ok(OpenCube {
         transform: plan::with_calibration(
             &sample.info(),
@@ -280,8 +285,16 @@ impl References {
         &self,
         values: &ValueOptions,
         sample: &PlannedSample,
+        planned_before: bool,
     ) -> Result<Option<Arc<Calibration>>> {
         let load = || {
+            if planned_before {
+                let found = references::check(values, &sample.input, &sample.info())?;
+                if found.fingerprint != sample.references {
+                    let file = found.white.or(found.dark);
+                    return Err(super::changed_since(file.as_ref().unwrap_or(&sample.input.file)));
+                }
+            }
             let bands = sample.description.bands.as_deref();
             let calibration = references::load(values, &sample.input, &sample.info(), bands)?;
             Ok(calibration.map(Arc::new))
@@ -298,7 +311,8 @@ impl References {
         }
         let calibration = load()?;
         let of = sample.description.clone();
-        *cached = Some(KnownReference { of, calibration: calibration.clone() });
+        let fingerprint = sample.references.clone();
+        *cached = Some(KnownReference { of, fingerprint, calibration: calibration.clone() });
         Ok(calibration)
     }
 }

@@ -4,6 +4,8 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +16,7 @@ use hsipack_format::{
     remedy,
 };
 use hsipack_source::{CubeInfo, Exposure, Radiometry, Scaling};
+use hsipack_store::remote::is_url;
 use hsipack_store::{bounded_read, output};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -197,6 +200,8 @@ struct SampleRecord<'a> {
     fields: Cow<'a, Fields>,
     masks: Cow<'a, [Option<String>]>,
     companions: Cow<'a, [String]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    references: Option<Cow<'a, str>>,
     bytes: u64,
     fingerprint: Cow<'a, str>,
 }
@@ -513,6 +518,7 @@ impl<'a> PlanFile<'a> {
                 masks: Cow::from(&sample.masks),
                 companions: Cow::from(&sample.companions),
                 bytes: sample.source_bytes,
+                references: sample.references.as_deref().map(Cow::from),
                 fingerprint: Cow::from(&sample.fingerprint),
             }
         });
@@ -537,6 +543,25 @@ impl<'a> PlanFile<'a> {
             stacks: plan.stacks.iter().map(StackRecord::from).collect(),
             kinds,
             samples,
+        }
+    }
+
+    /// Refuses a path of a file that is no plan. It may be an input whose name is taken for that of the plan.
+    ///
+    /// # Errors
+    /// If there is anything else, or it cannot be read.
+    pub fn check_place(path: &Path) -> Result<()> {
+        if is_url(path) || !path.exists() {
+            return Ok(());
+        }
+        let mut start = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(16).read_to_end(&mut start));
+        read.map_err(|error| Error::io(path, "cannot read", error))?;
+        match path.is_file() && (start.is_empty() || sealed::is_start(&start)) {
+            true => Ok(()),
+            false => Err(Error::conflict("the file exists and is not a plan")
+                .at(path)
+                .with_remedy(remedy!["give ", Opt::Plan, " the name of a new file"])),
         }
     }
 
@@ -609,6 +634,7 @@ impl<'a> PlanFile<'a> {
                 masks: sample.masks.into_owned(),
                 companions: sample.companions.into_owned(),
                 source_bytes: sample.bytes,
+                references: sample.references.map(Cow::into_owned),
                 fingerprint: sample.fingerprint.into_owned(),
             })
         });

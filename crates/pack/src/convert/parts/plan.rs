@@ -63,6 +63,7 @@ fn plan_here(
     planned: &dyn Fn(&Plan),
 ) -> Result<Planned> {
     let start = Instant::now();
+    PlanFile::check_place(file)?;
     let mut report = Planned {
         plan: file.to_owned(),
         output: options.output.display().to_string(),

@@ -129,6 +129,8 @@ pub struct PlannedSample {
     pub masks: Vec<Option<String>>,
     /// Fingerprints of the files of its companions.
     pub companions: Vec<String>,
+    /// Fingerprint of the files of its white and dark references.
+    pub references: Option<String>,
     /// Bytes of its files.
     pub source_bytes: u64,
     /// Fingerprint of its files.

@@ -67,6 +67,7 @@ impl Claim {
             let right = Right::Object(Writer::new(output, &folder));
             return Ok(Self { folder, output: output.to_owned(), right });
         }
+        refuse_foreign(&folder)?;
         loop {
             fs::create_dir_all(&folder)
                 .map_err(|error| Error::io(&folder, "cannot create", error))?;
@@ -287,6 +288,24 @@ impl Drop for Claim {
             let _ = fs::remove_dir(&self.folder);
         }
     }
+}
+
+/// Refuses a folder of someone else that has the name of a staging folder: its contents would be removed. A process makes the lock
+/// of its folder first, and removes it last.
+fn refuse_foreign(folder: &Path) -> Result<()> {
+    let is_ours = || [LOCK, PLAN].iter().any(|name| folder.join(name).exists());
+    let is_used = || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+    // Another process may make its lock between two looks.
+    if is_ours() || !is_used() || is_ours() {
+        return Ok(());
+    }
+    let what = format!(
+        "this folder holds files of others; hsipack needs a folder of this name while it writes {}",
+        Opt::Output
+    );
+    Err(Error::conflict(what)
+        .at(folder)
+        .with_remedy(remedy!["rename it, or choose another ", Opt::Output]))
 }
 
 /// Locks a staging folder; `None` if it was removed meanwhile.
