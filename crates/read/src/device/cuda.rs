@@ -297,7 +297,7 @@ impl PageLocker for Locker {
 /// Registers parts of memory maps of files with a device, as read-only.
 struct MapLocker(Arc<Context>);
 
-/// What is registered in this process, by address: loaders of one dataset (such as those for training and validation) use the
+/// Parts of maps that are registered in this process, by address: loaders of one dataset (such as those for training and validation) use the
 /// same maps, and the driver registers memory only once, for all devices.
 static MAPS: Mutex<BTreeMap<usize, Registered>> = Mutex::new(BTreeMap::new());
 

@@ -4,7 +4,8 @@
 /// The first time in a name, such as `2023-06-12T10:20:20Z`; `None` if there is none.
 pub(super) fn in_name(name: &str) -> Option<String> {
     // AVIRIS-3 and -5 write their own number before the date.
-    let is_aviris = |start: &str| ["AV3", "AV5"].iter().any(|own| start.eq_ignore_ascii_case(own));
+    let is_aviris =
+        |start: &str| ["AV3", "AV5"].iter().any(|sensor| start.eq_ignore_ascii_case(sensor));
     let name = match name.split_at_checked(3) {
         Some((start, remaining)) if is_aviris(start) => remaining,
         _ => name,
