@@ -316,10 +316,19 @@ impl Mender<'_> {
         let (_, start) = array.grid().locate(sample.index);
         let mut put = |chunk: usize, stored: &[u8]| {
             if bad.contains(&chunk) {
-                writer.write(start + chunk, stored)
-            } else {
-                copy_chunk(old, start + chunk, writer)
+                return writer.write(start + chunk, stored);
             }
+            // Masks, companions and references have no fingerprints in the dataset, but the intact chunks show whether they are
+            // still those that were packed.
+            if !is_content(array, old, start + chunk, stored)? {
+                return Err(Error::conflict(format!(
+                    "a mask, target, image or reference of sample {} has changed since the conversion",
+                    sample.name
+                ))
+                .at(array.folder())
+                .with_remedy("restore the original file, or convert again"));
+            }
+            copy_chunk(old, start + chunk, writer)
         };
         let mut encoder = Encoder::default();
         if let Some(role) = array.role() {
@@ -402,6 +411,27 @@ fn made_elsewhere(array: &ChunkArray, origin: &MaskOrigin) -> Error {
     ))
     .at(array.folder())
     .with_remedy("run that again with force, to replace the mask")
+}
+
+/// Whether an intact chunk of the old shard has the values of `stored`. Another version may have compressed them otherwise.
+fn is_content(
+    array: &ChunkArray,
+    old: Option<&ShardFile>,
+    chunk: usize,
+    stored: &[u8],
+) -> Result<bool> {
+    let Some(old) = old else { return Ok(true) };
+    let same = old.with_stored(chunk, |before| {
+        if before == stored {
+            return Ok(true);
+        }
+        let mut values = [vec![0; array.chunk_bytes()], vec![0; array.chunk_bytes()]];
+        for (stored, values) in [before, stored].into_iter().zip(&mut values) {
+            array.decode(stored, true, values)?;
+        }
+        Ok(values[0] == values[1])
+    })?;
+    Ok(same.unwrap_or(true))
 }
 
 fn copy_chunk(old: Option<&ShardFile>, chunk: usize, writer: &mut ShardWriter) -> Result<()> {

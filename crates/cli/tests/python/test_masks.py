@@ -596,3 +596,36 @@ def test_declared_nodata_is_filled(
     want = [[0, 1, 2], [7, 1, 7]]
     assert np.array_equal(read_zarr(tmp_path / "filled", array="gt")[0], want)
     assert hsipack.run("validate", tmp_path / "filled", "--source").returncode == 0
+
+
+@pytest.mark.parametrize("what", ["mask", "target", "white"])
+def test_files_that_changed_since_are_not_mixed_in_by_a_repair(
+    what: str, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    def write(number: int) -> None:
+        np.save(tmp_path / "mask.npy", np.full((24, 20), number, np.uint8))
+        np.save(tmp_path / "target.npy", np.full((24, 20), number, np.float32))
+        np.save(tmp_path / "white.npy", np.full((3, 20, 5), number, np.float32))
+
+    write(1)
+    np.save(tmp_path / "c.npy", np.ones((24, 20, 5), np.float32))
+    words: list[object] = ["--axes", "yxb", "--chunk", "8x20"]
+    words += ["--white", tmp_path / "white.npy", "--mask", f"mask={tmp_path / 'mask.npy'}"]
+    words += ["--target", f"target={tmp_path / 'target.npy'}"]
+    out = tmp_path / "out"
+    hsipack.convert(tmp_path / "c.npy", *words, out=out)
+    array = {"white": "image"}.get(what, what)
+    (shard,) = (file for file in (out / "24x20x5" / array / "c").rglob("*") if file.is_file())
+    whole = shard.read_bytes()
+    content = bytearray(whole)
+    content[20] ^= 0xFF
+    shard.write_bytes(content)
+    write(2)
+    done = hsipack.run("repair", out)
+    assert done.returncode == 1
+    assert "has changed since the conversion" in done.stdout + done.stderr
+    assert shard.read_bytes() == bytes(content)
+    write(1)
+    done = hsipack.run("repair", out)
+    assert done.returncode == 0, done.stderr
+    assert shard.read_bytes() == whole
