@@ -21,6 +21,8 @@
 //! | `options.rs` | the options, and the model that they make |
 //! | `arguments.rs` | feature `clap`: options as they are typed |
 //! | `model.rs` | the model, and which models are refused |
+//! | `bounds.rs` | what limits the rate |
+//! | `event.rs` | events in the life of a batch |
 //! | `times.rs` | how load and step times are drawn |
 //! | `random.rs` | independent random numbers for each purpose |
 //! | `measured.rs` | a model from measured statistics |
@@ -35,7 +37,9 @@
 
 #[cfg(feature = "clap")]
 mod arguments;
+mod bounds;
 mod engine;
+mod event;
 mod measured;
 mod model;
 mod options;
@@ -52,6 +56,7 @@ mod what_if;
 #[cfg(test)]
 mod tests;
 
+pub use bounds::{Bounds, Limit};
 pub use measured::Measured;
 pub use model::{
     DEFAULT_SPREAD, End, MAX_BATCHES, MAX_DEVICE_SLOTS, MAX_LOADERS, MAX_QUEUE, Model, Order,
@@ -59,8 +64,7 @@ pub use model::{
 pub use options::SimulateOptions;
 pub use page::page;
 pub use report::{
-    Bounds, Changed, DeviceShare, Limit, LoaderShare, Options, Outcome, Report, Run, Scenario,
-    simulate,
+    Changed, DeviceShare, LoaderShare, Options, Outcome, Report, Run, Scenario, simulate,
 };
 pub use tally::Series;
 pub use timeline::timeline;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::report::Bounds;
+use super::bounds::Bounds;
 use super::times::{LONGEST_S, Times};
 use crate::{Error, Result};
 

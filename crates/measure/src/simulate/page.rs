@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use super::bounds::Limit;
 use super::model::Order;
-use super::report::{Limit, Outcome, Report, Scenario};
+use super::report::{Outcome, Report, Scenario};
 use super::timeline::{AXIS_LEFT, AXIS_RIGHT, timeline};
 use super::trace::Trace;
 use crate::page::chart::Chart;

@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use super::engine::Event;
+use super::event::Event;
 use super::model::Model;
 use super::random::Use;
 use super::times::Times;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::engine::{Event, Observer};
+use super::event::{Event, Observer};
 use super::model::Model;
 use super::times::seconds;
 

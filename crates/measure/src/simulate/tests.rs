@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::engine::{self, Event, Observer};
+use super::engine;
+use super::event::{Event, Observer};
 use super::random::Use;
 use super::times::nanoseconds;
 use super::*;

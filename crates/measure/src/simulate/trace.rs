@@ -2,7 +2,7 @@
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-use super::engine::{Event, Observer};
+use super::event::{Event, Observer};
 
 /// Times of the events of a batch in nanoseconds; `None` if an event did not happen before the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -774,7 +774,8 @@ fn the_next_batch_is_copied_while_one_is_decoded() {
         assert_eq!(batch.name, (0, number));
         bench.read(&batch);
     }
-    assert_eq!(bench.transfer.copies().decoded(), EPOCH);
+    // The next epoch may have begun.
+    assert!(bench.transfer.copies().decoded() >= EPOCH);
     bench.end();
 }
 
@@ -793,8 +794,11 @@ fn times_of_the_device_have_no_waiting() {
         }
         assert!(bench.next().is_none());
         let times = bench.tally.times.get();
-        let decoded = if compressed { EPOCH } else { 0 };
-        assert_eq!((times.copy_s.count, times.decode_s.count), (EPOCH, decoded));
+        let (copies, decoded) = (times.copy_s.count, times.decode_s.count);
+        assert!(
+            copies >= EPOCH && if compressed { decoded >= EPOCH } else { decoded == 0 },
+            "{times:?}"
+        );
         for times in [times.copy_s, times.decode_s] {
             assert!((0.0..0.04).contains(&times.quantile(1.0)), "{times:?}");
         }
