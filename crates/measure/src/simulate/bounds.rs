@@ -1,4 +1,4 @@
-//! What limits the rate of batches.
+//! Upper bounds of the rate of batches, and its limit.
 
 use serde::Serialize;
 
@@ -39,7 +39,7 @@ impl Bounds {
         self.all().map(|(bound, _)| bound).fold(f64::INFINITY, f64::min)
     }
 
-    /// What limits the rate.
+    /// The lowest bound, if no other is near.
     pub fn limit(self) -> Limit {
         let alone = |(bound, limit): &(f64, Limit)| {
             self.all().all(|(other, of)| of == *limit || *bound < 0.9 * other)

@@ -21,7 +21,7 @@
 //! | `options.rs` | the options, and the model that they make |
 //! | `arguments.rs` | feature `clap`: options as they are typed |
 //! | `model.rs` | the model, and which models are refused |
-//! | `bounds.rs` | what limits the rate |
+//! | `bounds.rs` | upper bounds of the rate, and its limit |
 //! | `event.rs` | events in the life of a batch |
 //! | `times.rs` | how load and step times are drawn |
 //! | `random.rs` | independent random numbers for each purpose |
