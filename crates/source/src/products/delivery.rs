@@ -213,14 +213,17 @@ mod tests {
             endings: &[".tif", ".geotiff"],
             part: Part::Image(""),
         };
-        for name in ["ENMAP01-__L1C-SPECTRAL_IMAGE.TIF", "enmap01-__L1C-spectral_image.GeoTIFF"] {
-            assert!(line.base(name).unwrap().ends_with("-__L1C"), "{name}");
+        for (name, end) in [
+            ("ENMAP01-__L1C-SPECTRAL_IMAGE.TIF", "-__L1C"),
+            ("enmap01-__L1C-spectral_image.GeoTIFF", "-__L1C"),
+            ("ENMAP01-Müritz-SPECTRAL_IMAGE.TIF", "-Müritz"),
+        ] {
+            assert!(line.base(name).unwrap().ends_with(end), "{name}");
         }
         for name in [
             "ENMAP0x-a-SPECTRAL_IMAGE.TIF",
             "ENMAP01-a-SPECTRAL_IMAGE.png",
             "ENMAP01-a.TIF",
-            "ENMAP01-é-SPECTRAL_IMAGE.TIF",
             "SPECTRAL_IMAGE.TIF",
             "",
         ] {

@@ -715,8 +715,8 @@ mod tests {
             ("reflectance scale factor = 1e-4", 1e-4, 1.0, 1),
             ("reflectance scale factor = -5", 1.0, 1.0, 1),
             ("reflectance scale factor = x", 1.0, 1.0, 1),
-            ("Scale_Factor = 10000", 1.0, 1e4, 0),
-            ("scale factor = 0.0001", 1e-4, 1.0, 0),
+            ("Scale_Factor = 10000", 1.0, 1e4, 1),
+            ("scale factor = 0.0001", 1e-4, 1.0, 1),
             ("scale factor = 2", 1.0, 1.0, 1),
         ] {
             let header = with(line);
