@@ -273,9 +273,9 @@ mod tests {
     #[test]
     fn a_pipeline_without_a_seed_draws_as_the_loader() {
         for (json, seed) in [
-            (r#"{"seed": null, "augmentations": []}"#, 5),
-            (r#"{"augmentations": []}"#, 5),
-            (r#"{"seed": 3, "augmentations": []}"#, 3),
+            (r#"{"seed": null, "ops": []}"#, 5),
+            (r#"{"ops": []}"#, 5),
+            (r#"{"seed": 3, "ops": []}"#, 3),
         ] {
             assert_eq!(pipeline(json, 5).unwrap().seed, seed, "{json}");
         }
