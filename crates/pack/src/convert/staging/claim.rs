@@ -294,18 +294,22 @@ impl Drop for Claim {
 /// of its folder first, and removes it last.
 fn refuse_foreign(folder: &Path) -> Result<()> {
     let is_ours = || [LOCK, PLAN].iter().any(|name| folder.join(name).exists());
-    let is_used = || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+    let ours = ["state", "dataset", SCRATCH].map(|name| folder.join(name));
+    let aside = folder.join("replaced");
+    let is_foreign = |path: &Path| !ours.iter().any(|our| our == path) && path != aside;
+    let holds_foreign = || {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).any(|path| is_foreign(&path))
+    };
     // Another process may make its lock between two looks.
-    if is_ours() || !is_used() || is_ours() {
+    if is_ours() || !holds_foreign() || is_ours() {
         return Ok(());
     }
-    let what = format!(
-        "this folder holds files of others; hsipack needs a folder of this name while it writes {}",
-        Opt::Output
-    );
-    Err(Error::conflict(what)
-        .at(folder)
-        .with_remedy(remedy!["rename it, or choose another ", Opt::Output]))
+    Err(Error::conflict(
+        "this folder holds files of others, and hsipack needs its name for what it is writing",
+    )
+    .at(folder)
+    .with_remedy(remedy!["rename it, or choose another ", Opt::Output]))
 }
 
 /// Locks a staging folder; `None` if it was removed meanwhile.
