@@ -595,6 +595,11 @@ def test_declared_nodata_is_filled(
     hsipack.convert(*words, "--mask-fill", 7, out=tmp_path / "filled")
     want = [[0, 1, 2], [7, 1, 7]]
     assert np.array_equal(read_zarr(tmp_path / "filled", array="gt")[0], want)
+    # The user's own id for it comes first.
+    remap = ["--remap-classes", f"{nodata}=3", "--mask-fill", 7]
+    hsipack.convert(*words, *remap, out=tmp_path / "remapped")
+    want = [[0, 1, 2], [3, 1, 3]]
+    assert np.array_equal(read_zarr(tmp_path / "remapped", array="gt")[0], want)
     assert hsipack.run("validate", tmp_path / "filled", "--source").returncode == 0
 
 

@@ -162,6 +162,8 @@ impl FromStr for OptionOfClass<String> {
 pub struct ClassTable {
     /// The new id of every class id.
     ids: Vec<u16>,
+    /// The class ids to which the user gives one.
+    listed: Vec<u16>,
     /// New ids of other values.
     values: Vec<(OtherValue, u16)>,
     /// The new id of all that are not listed.
@@ -205,14 +207,20 @@ impl ClassTable {
                     .with_remedy("give the class one new id, by its id or by its name"));
             }
         }
+        let listed = (0..=u16::MAX).filter(|id| new_ids[usize::from(*id)].is_some()).collect();
         let new_id = |(old, new): (u16, Option<u16>)| new.or(others).unwrap_or(old);
         let ids = (0..=u16::MAX).zip(new_ids).map(new_id).collect();
-        Ok(Some(Self { ids, values, others }))
+        Ok(Some(Self { ids, listed, values, others }))
     }
 
     /// The new id of a class id.
     pub(super) fn of(&self, id: u16) -> u16 {
         self.ids[usize::from(id)]
+    }
+
+    /// Whether the user gives a class id a new one.
+    pub(super) fn lists(&self, id: u16) -> bool {
+        self.listed.contains(&id)
     }
 
     /// The new id of another value, if it is listed.

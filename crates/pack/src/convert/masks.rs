@@ -431,6 +431,7 @@ impl MaskReader {
             source.read_rows(rows.clone(), buffer)?;
             let info = source.info();
             let boolean = !self.layer_names.is_empty();
+            let without_class = self.without_class(info.ignore_value);
             let bands = info.shape.bands;
             let mut ids = ClassIds { buffer, at: 0 };
             if out.is_empty() {
@@ -439,8 +440,8 @@ impl MaskReader {
             for (pixel, id) in out.iter_mut().enumerate() {
                 for band in 0..bands {
                     let value = match ids.next() {
-                        Ok(value) if self.is_filled(value, info.ignore_value) => {
-                            without_id.push((pixel, self.fill.unwrap_or(value).into()));
+                        Ok(value) if without_class.is_some_and(|(nodata, _)| nodata == value) => {
+                            without_id.extend(without_class.map(|(_, id)| (pixel, id.into())));
                             0
                         }
                         Ok(value) => MaskValue::from(value),
@@ -487,12 +488,16 @@ impl MaskReader {
         Ok(())
     }
 
-    /// The packed id of a value that is not a class id, if it has one.
-    /// Whether a class id marks pixels without a class, which get another one. Id 0 already says so.
-    fn is_filled(&self, id: u16, nodata: Option<f64>) -> bool {
-        self.fill.is_some() && !self.is_boolean && id > 0 && nodata == Some(f64::from(id))
+    /// The class id that marks pixels without a class in a file, and the id that fills them. Id 0 says itself that there is none,
+    /// and an id to which the user gives a new one is a class.
+    fn without_class(&self, nodata: Option<f64>) -> Option<(u16, u16)> {
+        let ids = 1.0..=f64::from(u16::MAX);
+        let nodata = nodata.filter(|nodata| ids.contains(nodata) && nodata.fract() == 0.0)? as u16;
+        let is_class = self.new_ids.as_ref().is_some_and(|table| table.lists(nodata));
+        self.fill.filter(|_| !self.is_boolean && !is_class).map(|fill| (nodata, fill))
     }
 
+    /// The packed id of a value that is not a class id, if it has one.
     fn id_of(&self, value: f64, has_no_class: bool) -> Option<u16> {
         let listed = self.new_ids.as_ref().and_then(|table| table.of_value(value));
         let others = || self.new_ids.as_ref().and_then(ClassTable::of_others);
