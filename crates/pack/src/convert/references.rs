@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hsipack_format::{Error, Opt, Result, remedy};
-use hsipack_source::{CubeInfo, OpenOptions, RowBuffer, Scaling, Source};
+use hsipack_source::{CubeInfo, OpenOptions, Recent, RowBuffer, Scaling, Source};
 
 use super::options::{Reference, ValueOptions};
 use super::pairs::{self, Kind};
@@ -91,12 +91,18 @@ impl References {
     }
 
     fn fingerprint(&self) -> Result<Option<String>> {
+        /// Most cubes have the references of the cube before.
+        static RECENT: Recent<String> = Recent::new();
         let sources = [&self.white, &self.dark, &self.white_dark].into_iter().flatten();
-        let files: Vec<PathBuf> = sources.flat_map(|source| source.info().files.clone()).collect();
-        if files.is_empty() {
-            return Ok(None);
-        }
-        fingerprint(&files).map(|(_, fingerprint)| Some(fingerprint))
+        let files = sources.flat_map(|source| &source.info().files);
+        let of_file = |file: &PathBuf| {
+            let read =
+                || fingerprint(std::slice::from_ref(file)).map(|(_, fingerprint)| fingerprint);
+            RECENT.get(file, |_| true, read)
+        };
+        let all = files.map(of_file).collect::<Result<Vec<_>>>()?;
+        let all: Vec<&str> = all.iter().map(|fingerprint| fingerprint.as_str()).collect();
+        Ok((!all.is_empty()).then(|| all.join(" ")))
     }
 
     fn fit(&self, values: &ValueOptions, input: &Input, info: &CubeInfo) -> Fit {

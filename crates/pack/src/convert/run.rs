@@ -340,9 +340,9 @@ impl Serialize for Identified<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.iter().map(|sample| {
             let PlannedSample { name, input, stack, index, fingerprint, columns, .. } = sample;
-            let masks = sample.masks.iter().map(Option::as_ref);
-            let companions = sample.companions.iter().map(Some);
-            let references = sample.references.iter().map(Some);
+            let masks = sample.masks.iter().map(Option::as_deref);
+            let companions = sample.companions.iter().map(|found| Some(found.as_str()));
+            let references = sample.references.iter().map(|found| Some(&**found));
             let arrays: Vec<_> = masks.chain(companions).chain(references).collect();
             (name, input.text(), stack, index, fingerprint, columns, arrays)
         }))

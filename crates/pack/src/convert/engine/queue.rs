@@ -119,7 +119,7 @@ struct KnownReference {
     /// The description of the cube that they were read for.
     of: Arc<Description>,
     /// Fingerprint of their files.
-    fingerprint: Option<String>,
+    fingerprint: Option<Arc<str>>,
     calibration: Option<Arc<Calibration>>,
 }
 
@@ -290,7 +290,7 @@ impl References {
         let load = || {
             if planned_before {
                 let found = references::check(values, &sample.input, &sample.info())?;
-                if found.fingerprint != sample.references {
+                if found.fingerprint.as_deref() != sample.references.as_deref() {
                     let file = found.white.or(found.dark);
                     return Err(super::changed_since(file.as_ref().unwrap_or(&sample.input.file)));
                 }

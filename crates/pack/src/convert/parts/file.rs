@@ -555,14 +555,19 @@ impl<'a> PlanFile<'a> {
             return Ok(());
         }
         let mut start = Vec::new();
-        let read = File::open(path).and_then(|file| file.take(16).read_to_end(&mut start));
-        read.map_err(|error| Error::io(path, "cannot read", error))?;
-        match path.is_file() && (start.is_empty() || sealed::is_start(&start)) {
-            true => Ok(()),
-            false => Err(Error::conflict("the file exists and is not a plan")
-                .at(path)
-                .with_remedy(remedy!["give ", Opt::Plan, " the name of a new file"])),
+        // A pipe would wait for a writer.
+        if path.is_file() {
+            let read = File::open(path).and_then(|file| file.take(16).read_to_end(&mut start));
+            read.map_err(|error| Error::io(path, "cannot read", error))?;
+            if start.is_empty() || sealed::is_start(&start) {
+                return Ok(());
+            }
         }
+        Err(Error::conflict("the file exists and is not a plan").at(path).with_remedy(remedy![
+            "give ",
+            Opt::Plan,
+            " the name of a new file"
+        ]))
     }
 
     /// Writes the plan to `path`, a file or a URL, as a whole. It replaces an existing file.
@@ -634,7 +639,7 @@ impl<'a> PlanFile<'a> {
                 masks: sample.masks.into_owned(),
                 companions: sample.companions.into_owned(),
                 source_bytes: sample.bytes,
-                references: sample.references.map(Cow::into_owned),
+                references: sample.references.map(|references| Arc::from(&*references)),
                 fingerprint: sample.fingerprint.into_owned(),
             })
         });

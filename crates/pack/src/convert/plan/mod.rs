@@ -130,7 +130,7 @@ pub struct PlannedSample {
     /// Fingerprints of the files of its companions.
     pub companions: Vec<String>,
     /// Fingerprint of the files of its white and dark references.
-    pub references: Option<String>,
+    pub references: Option<Arc<str>>,
     /// Bytes of its files.
     pub source_bytes: u64,
     /// Fingerprint of its files.

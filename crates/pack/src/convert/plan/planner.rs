@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use hsipack_format::mask::{self, MAX_LAYERS};
@@ -208,7 +209,7 @@ impl<'a> Planner<'a> {
             columns,
             masks: mask_fingerprints,
             companions: companion_fingerprints,
-            references: references.fingerprint,
+            references: shared_text(references.fingerprint, self.plan.samples.last()),
             source_bytes,
             fingerprint,
         });
@@ -790,6 +791,13 @@ fn share_colors(stacks: &mut [PlannedStack]) {
     for mask in stacks.iter_mut().flat_map(|stack| &mut stack.masks) {
         mask.class_colors.clone_from(&all[&mask.name]);
     }
+}
+
+/// A text that most samples share with the one before, in the same memory.
+fn shared_text(text: Option<String>, before: Option<&PlannedSample>) -> Option<Arc<str>> {
+    let text = text?;
+    let before = before.and_then(|sample| sample.references.as_ref());
+    Some(before.filter(|before| ***before == *text).cloned().unwrap_or_else(|| Arc::from(text)))
 }
 
 /// The most splits for which statistics are recorded.
