@@ -16,13 +16,18 @@ use super::model::Model;
 use super::random::Use;
 use super::times::Times;
 
+/// The events of a batch that begins and ends each stage.
+const COPY: [Event; 2] = [Event::Copying, Event::Copied];
+const DECODE: [Event; 2] = [Event::Decoding, Event::Decoded];
+const STEP: [Event; 2] = [Event::Stepping, Event::Done];
+
 impl Model {
     /// The events at which the first stage after the queue begins and ends with a batch. At the end, it takes the next one.
     pub(super) fn first_stage(&self) -> [Event; 2] {
         match (&self.copy, &self.decode) {
-            (Some(_), _) => [Event::Copying, Event::Copied],
-            (None, Some(_)) => [Event::Decoding, Event::Decoded],
-            (None, None) => [Event::Stepping, Event::Done],
+            (Some(_), _) => COPY,
+            (None, Some(_)) => DECODE,
+            (None, None) => STEP,
         }
     }
 }
@@ -50,12 +55,10 @@ impl<'a> Stages<'a> {
             let draw = Box::new(times.drawer(model.seed, what));
             Stage { begins, ends, draw, free: 0 }
         };
-        let copy = [Event::Copying, Event::Copied];
-        let decode = [Event::Decoding, Event::Decoded];
         let stages = [
-            model.copy.as_ref().map(|times| stage(times, Use::Copy, copy)),
-            model.decode.as_ref().map(|times| stage(times, Use::Decode, decode)),
-            Some(stage(&model.step, Use::Step, [Event::Stepping, Event::Done])),
+            model.copy.as_ref().map(|times| stage(times, Use::Copy, COPY)),
+            model.decode.as_ref().map(|times| stage(times, Use::Decode, DECODE)),
+            Some(stage(&model.step, Use::Step, STEP)),
         ];
         Self {
             stages: stages.into_iter().flatten().collect(),

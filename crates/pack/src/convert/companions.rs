@@ -232,8 +232,8 @@ impl CompanionReader {
         let source = open_source(companion.role, &file, cube)?;
         let shape = source.info().shape;
         let size = [shape.rows, shape.columns];
-        if let (Some(ours), Some(theirs)) = (cube.geo, &source.info().geo)
-            && Ratio::of(size, image).is_some()
+        let ratio = Ratio::of(size, image);
+        if let (Some(ours), Some(theirs), Some(_)) = (cube.geo, &source.info().geo, ratio)
             && lies_elsewhere(ours, image, theirs, size)
         {
             let what = format!(
@@ -245,7 +245,6 @@ impl CompanionReader {
                 "warp it to the pixels of the cube (gdalwarp), or correct or remove the coordinates of one of the files",
             ));
         }
-        let ratio = Ratio::of(size, image);
         let (ratio, is_fitted) = match (ratio, role, fit) {
             (Some(ratio), ..) if ratio.is_same() => (ratio, false),
             (Some(ratio), _, Some(_)) => (ratio, true),

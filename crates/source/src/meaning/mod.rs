@@ -134,12 +134,14 @@ impl Subject<'_> {
     /// Where the pixels lie on Earth, if the container follows CF. If the user names the axes otherwise than the file
     /// does, its coordinates do not count.
     pub fn geo(&self, placed: &Placed, notes: &mut Vec<String>) -> Option<hsipack_format::Geo> {
-        let names = self.container.axis_names(&self.entry.path);
-        let names = placed.axes.map(|axis| names.get(axis).cloned().flatten());
-        let agrees = || axes::order_of_names(&names) == Some(placed.order);
-        if self.options.mask || self.options.axes.is_some() && !agrees() {
-            return None;
+        let agrees = || {
+            let names = self.container.axis_names(&self.entry.path);
+            let names = placed.axes.map(|axis| names.get(axis).cloned().flatten());
+            axes::order_of_names(&names) == Some(placed.order)
+        };
+        match !self.options.mask && (self.options.axes.is_none() || agrees()) {
+            true => location::geo(self.container, &self.entry.path, placed, notes),
+            false => None,
         }
-        location::geo(self.container, &self.entry.path, placed, notes)
     }
 }

@@ -31,33 +31,31 @@ use crate::raster::tiff::gdal_metadata::wavelengths_in_names;
 use crate::text::decode;
 use crate::{AxisOrder, CubeInfo, Scaling};
 
-static FILES: [FileName; 21] = [
-    companion("f######t##p##r##", "_obs*"),
-    companion("f######t##p##r##", "_igm*"),
-    companion("f######t##p##r##", "_glt*"),
-    companion("f######t##p##r##", "_loc*"),
-    companion("f######t##p##r##", "_eph*"),
-    companion("f######t##p##r##", "_lonlat*"),
-    companion("ang########t######", "_obs*"),
-    companion("ang########t######", "_igm*"),
-    companion("ang########t######", "_glt*"),
-    companion("ang########t######", "_loc*"),
-    companion("ang########t######", "_eph*"),
-    companion("ang########t######", "_lonlat*"),
-    companion("av3########t######", "_obs*"),
-    companion("av3########t######", "_igm*"),
-    companion("av3########t######", "_glt*"),
-    companion("av3########t######", "_loc*"),
-    companion("av3########t######", "_eph*"),
-    companion("av3########t######", "_lonlat*"),
-    FileName { start: "f######t##p##r##rdn", end: "", endings: &[], part: Part::Plain("classic") },
-    FileName { start: "ang########t######", end: "", endings: &[], part: Part::Plain("NG") },
-    FileName { start: "av3########t######", end: "", endings: &[], part: Part::Plain("3") },
+/// Where the names of flight lines begin, those of cubes in the first one only with `rdn`.
+const LINES: [(&str, &str, &str); 3] = [
+    ("f######t##p##r##", "f######t##p##r##rdn", "classic"),
+    ("ang########t######", "ang########t######", "NG"),
+    ("av3########t######", "av3########t######", "3"),
 ];
 
-/// A raster beside the cube, which is not one.
-const fn companion(start: &'static str, end: &'static str) -> FileName {
-    FileName { start, end, endings: &[], part: Part::Layer }
+/// Rasters beside the cube, which are none in folders, then the cubes.
+static FILES: [FileName; LINES.len() * (COMPANIONS.len() + 1)] = files();
+
+const fn files() -> [FileName; LINES.len() * (COMPANIONS.len() + 1)] {
+    const CUBES: usize = LINES.len() * COMPANIONS.len();
+    const BLANK: FileName = FileName { start: "", end: "", endings: &[], part: Part::Layer };
+    let mut files = [BLANK; LINES.len() * (COMPANIONS.len() + 1)];
+    let mut at = 0;
+    while at < files.len() {
+        let (line, cubes, instrument) = LINES[at % LINES.len()];
+        let (start, end, part) = match at < CUBES {
+            true => (line, COMPANIONS[at / LINES.len()], Part::Layer),
+            false => (cubes, "", Part::Plain(instrument)),
+        };
+        files[at] = FileName { start, end, endings: &[], part };
+        at += 1;
+    }
+    files
 }
 
 static LAYOUTS: [Layout; 2] = [
@@ -77,8 +75,8 @@ static LAYOUTS: [Layout; 2] = [
 
 const RADIANCE: &str = "uW/(cm2 nm sr)";
 const CLASSIC_IGNORE: f64 = -50.0;
-/// Parts of the names of rasters beside the cube: angles, places, lookup tables.
-const COMPANION_SUFFIXES: [&str; 6] = ["_obs", "_igm", "_glt", "_loc", "_eph", "_lonlat"];
+/// Ends of the names of rasters beside the cube: angles, places, lookup tables.
+const COMPANIONS: [&str; 6] = ["_obs*", "_igm*", "_glt*", "_loc*", "_eph*", "_lonlat*"];
 /// These files have one line per band.
 const LARGEST_LIST: u64 = 1 << 20;
 
@@ -98,7 +96,7 @@ impl Product for Aviris {
         let Part::Plain(instrument) = file.part else { return Ok(()) };
         let name = file.base.to_ascii_lowercase();
         let is = |kinds: &[&str]| kinds.iter().any(|kind| name.contains(kind));
-        if !is(&["rdn", "rfl"]) || is(&COMPANION_SUFFIXES) {
+        if !is(&["rdn", "rfl"]) {
             return Ok(());
         }
         info.format = match instrument {

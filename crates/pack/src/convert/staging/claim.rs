@@ -54,6 +54,9 @@ pub enum Begun {
 /// The file in a staging folder that the writing process locks.
 const LOCK: &str = "lock";
 
+/// Folders that a process without a plan leaves in a staging folder, apart from a dataset that stepped aside.
+const REMAINS: [&str; 3] = ["state", "dataset", SCRATCH];
+
 impl Claim {
     /// Claims `output`. Its parent folder must exist.
     ///
@@ -67,7 +70,7 @@ impl Claim {
             let right = Right::Object(Writer::new(output, &folder));
             return Ok(Self { folder, output: output.to_owned(), right });
         }
-        refuse_foreign(&folder)?;
+        refuse_foreign(&folder, &aside(output))?;
         loop {
             fs::create_dir_all(&folder)
                 .map_err(|error| Error::io(&folder, "cannot create", error))?;
@@ -216,7 +219,7 @@ impl Claim {
 
     /// Removes what a process without a plan left here. It cannot be resumed.
     pub(super) fn clean(&self) -> Result<()> {
-        for remains in ["state", "dataset", SCRATCH] {
+        for remains in REMAINS {
             output::remove_all(&self.folder.join(remains))?;
         }
         // The old dataset that was renamed has its name back (`recover`), or a newer dataset has that name.
@@ -292,14 +295,12 @@ impl Drop for Claim {
 
 /// Refuses a folder of someone else that has the name of a staging folder: its contents would be removed. A process makes the lock
 /// of its folder first, and removes it last.
-fn refuse_foreign(folder: &Path) -> Result<()> {
+fn refuse_foreign(folder: &Path, aside: &Path) -> Result<()> {
     let is_ours = || [LOCK, PLAN].iter().any(|name| folder.join(name).exists());
-    let ours = ["state", "dataset", SCRATCH].map(|name| folder.join(name));
-    let aside = folder.join("replaced");
-    let is_foreign = |path: &Path| !ours.iter().any(|our| our == path) && path != aside;
+    let is_remains = |path: &Path| REMAINS.iter().any(|name| path == folder.join(name));
     let holds_foreign = || {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        entries.map(|entry| entry.path()).any(|path| is_foreign(&path))
+        entries.map(|entry| entry.path()).any(|path| path != aside && !is_remains(&path))
     };
     // Another process may make its lock between two looks.
     if is_ours() || !holds_foreign() || is_ours() {
