@@ -83,3 +83,17 @@ def test_read_and_diagnose_refuse_alike(hsipack: Hsipack, packed: Path, command:
     for words in (patch, (*patch, "--mask", "gt", "--windows", "random", "4x4")):
         assert hsipack.run(*words).returncode == 2
     assert hsipack.run(command, packed, *step, "--per-class", "3").returncode == 2
+
+
+@pytest.mark.parametrize("greatest", [1e6, 1e-9])
+def test_values_beyond_float16_are_measured_as_float32(
+    greatest: float, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    values = np.linspace(greatest / 10, greatest, 24 * 10 * 4, dtype=np.float32)
+    for name in "abcd":
+        np.save(tmp_path / f"{name}.npy", values.reshape(24, 10, 4))
+    files = [tmp_path / f"{name}.npy" for name in "abcd"]
+    hsipack.convert(*files, "--axes", "yxb", "--dtype", "float32", out=tmp_path / "out")
+    for words in [["diagnose", *QUICK], ["read"]]:
+        done = hsipack.run(*words, tmp_path / "out", "--batch-size", 2)
+        assert done.returncode == 0, done.stderr

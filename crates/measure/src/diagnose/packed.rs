@@ -240,6 +240,7 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
             DeviceOptions { repeat: change.repeat, device_cache, ..self.options.device.clone() };
         let device = DeviceOptions { device_cache_bytes: 0, ..device };
         let loader = self.loader_options(change);
+        let device = device.widened(&dataset, loader.integers);
         let mut prepared = PreparedDeviceLoader::new(&dataset, loader, device)?;
         if let Some(pipeline) = self.pipeline(change) {
             prepared = prepared.augmented(pipeline)?;
@@ -451,7 +452,8 @@ struct Now<L: Library> {
 
 impl<L: TrainingLibrary> Kept<L> {
     fn new(options: &PackedOptions, loader: LoaderOptions, library: &L) -> Result<Self> {
-        let (dataset, device) = (open(options)?, options.device.clone());
+        let dataset = open(options)?;
+        let device = options.device.clone().widened(&dataset, loader.integers);
         let mut loader = DeviceLoader::new(&dataset, loader, device, library.clone())?;
         let batch = next(&mut loader)?;
         let now = Now { image: batch.image.clone(), masks: batch.masks.clone() };

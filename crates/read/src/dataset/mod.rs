@@ -38,5 +38,6 @@ pub use labels::{ClassCount, Labels};
 pub use load::read_array;
 pub(crate) use new_ids::IdTable;
 pub use new_ids::{Class, NewIds};
+pub(crate) use open::is_in_float16;
 pub use open::{Dataset, OpenOptions, Verify};
 pub use pixels::ClassPixels;

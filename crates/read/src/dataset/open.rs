@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use half::f16;
 use hsipack_augment::array::Pool;
 use hsipack_format::metadata::Scaling;
 use hsipack_format::statistics::BandStatistics;
@@ -162,15 +163,25 @@ impl Dataset {
         (stack < self.stacks().len()).then(|| self.image(stack).dtype())
     }
 
-    /// Whether float16 holds the greatest values of a stack, as far as its statistics say.
+    /// Whether float16 holds the values of a stack, as far as its statistics say: none becomes infinite, and not all of them lose
+    /// digits.
     pub fn fits_float16(&self, stack: usize) -> bool {
-        let statistics = self.statistics(stack);
-        let mut ends = statistics.iter().flat_map(|bands| bands.min.iter().chain(&bands.max));
-        ends.all(|value| value.is_nan() || value.abs() <= f64::from(half::f16::MAX))
+        is_in_float16(self.greatest(stack, None, Scaling::NONE))
+    }
+
+    /// The greatest absolute value of some bands of a stack (`None`: all), scaled after it was delivered, as far as the statistics
+    /// say; otherwise 0. Infinite values are left out: they are infinite in any type.
+    pub(crate) fn greatest(&self, stack: usize, bands: Option<&[usize]>, scaling: Scaling) -> f64 {
+        let Some(BandStatistics { min, max, .. }) = self.statistics(stack) else { return 0.0 };
+        let is_read = |band: &usize| bands.is_none_or(|bands| bands.contains(band));
+        let ends = (0..min.len()).filter(is_read).flat_map(|band| [min[band], max[band]]);
+        // Bands without values have NaN here.
+        let scaled = ends.map(|end| (end * scaling.factor + scaling.offset).abs());
+        scaled.filter(|end| end.is_finite()).fold(0.0, f64::max)
     }
 
     /// From the values of a stack that are delivered to physical values.
-    fn scaling(&self, stack: usize) -> Scaling {
+    pub(crate) fn scaling(&self, stack: usize) -> Scaling {
         let is_physical = matches!(self.integers, Integers::Physical(_)) && self.converts(stack);
         match self.stacks().get(stack) {
             Some(stack) if !is_physical => stack.image.scaling(),
@@ -361,4 +372,9 @@ impl Dataset {
     pub(super) fn memory(&self) -> &Arc<Pool> {
         &self.inner.memory
     }
+}
+
+/// Whether float16 holds values with this greatest absolute value.
+pub(crate) fn is_in_float16(greatest: f64) -> bool {
+    greatest == 0.0 || (f64::from(f16::MIN_POSITIVE)..=f64::from(f16::MAX)).contains(&greatest)
 }

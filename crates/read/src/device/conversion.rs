@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use half::f16;
 use hsipack_augment::array::Memory;
 use hsipack_augment::prepare::{
     BandFigures, ImageConversion, LabelConversion, Normalized, Validity,
 };
 use hsipack_augment::{Array, ElementType, ImageBands, Library};
+use hsipack_format::metadata::Scaling;
 use hsipack_format::{Command, DType, Opt, SpectralNorm, remedy};
 
 use super::batch_info::{BatchInfo, Source};
 use super::options::{DeviceOptions, Normalization};
-use crate::dataset::{BandStatistics, Dataset};
+use crate::dataset::{BandStatistics, Dataset, is_in_float16};
 use crate::loader::{BandFit, Member};
 use crate::plan::Item;
 use crate::{Error, Result};
@@ -419,30 +419,22 @@ impl Stack {
         // Integers become halves before anything is computed.
         let is_half = self.stored == ElementType::F16 && member.dataset.converts(self.number);
         let is_cast = image == ElementType::F16 && options.normalization == Normalization::None;
-        let greatest = self.greatest(member, options);
+        let scaling = match options.physical {
+            true => member.dataset.scaling(self.number),
+            false => Scaling::NONE,
+        };
+        let bands = member.options.bands.as_deref();
+        let greatest = member.dataset.greatest(self.number, bands, scaling);
         match (is_half || is_cast) && !is_in_float16(greatest) {
             true => refuse(
                 format!(
-                    "stack {} has values up to {greatest}, which do not fit float16",
+                    "stack {} has values up to {greatest:.3e}, which do not fit float16",
                     self.name
                 ),
                 "choose float32 as the type".to_owned(),
             ),
             false => Ok(()),
         }
-    }
-
-    /// The greatest absolute value of the bands that are read, as far as the statistics say; otherwise 0.
-    fn greatest(&self, member: &Member, options: &DeviceOptions) -> f64 {
-        let Some(statistics) = member.dataset.statistics(self.number) else { return 0.0 };
-        let (scale, offset) = if options.physical { (self.scale, self.offset) } else { (1.0, 0.0) };
-        let is_read =
-            |band: &usize| member.options.bands.as_ref().is_none_or(|bands| bands.contains(band));
-        let bands = (0..statistics.min.len()).filter(is_read);
-        let ends = bands.flat_map(|band| [statistics.min[band], statistics.max[band]]);
-        // Bands without values have NaN here. Infinite values stay infinite in any type.
-        let finite = ends.map(|end| (end * scale + offset).abs()).filter(|end| end.is_finite());
-        finite.fold(0.0, f64::max)
     }
 
     /// The user's numbers, one for each band that is read.
@@ -468,11 +460,6 @@ impl Stack {
             .with_remedy("give one number for each band that is read, or one for all")),
         }
     }
-}
-
-/// Whether float16 holds images of this greatest absolute value: none is infinite, and not all of them lose digits.
-fn is_in_float16(greatest: f64) -> bool {
-    greatest == 0.0 || (f64::from(f16::MIN_POSITIVE)..=f64::from(f16::MAX)).contains(&greatest)
 }
 
 /// Whether each band of batches has values, and is not marked as bad.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::page_cache::PageCacheBounds;
 #[cfg(feature = "clap")]
 use crate::arguments;
-use crate::dataset::{FloatType, Integers};
+use crate::dataset::{Dataset, FloatType, Integers, is_in_float16};
 use crate::{Error, Result};
 
 /// The options of a device loader: where batches are to be, and in what form.
@@ -159,6 +159,23 @@ impl DeviceOptions {
             Integers::Physical(_) => Integers::Physical(float),
             Integers::Numbers(_) | Integers::Stored => Integers::Numbers(float),
         }
+    }
+
+    /// The same options with images as float32 instead of float16, if float16 does not hold those of a dataset whose integers are
+    /// read in this form.
+    #[must_use]
+    pub fn widened(self, dataset: &Dataset, integers: Integers) -> Self {
+        let form = self.integers(integers);
+        let dataset = dataset.clone().with_integers(form);
+        let fits = |stack: usize| match dataset.converts(stack) {
+            true => matches!(form, Integers::Physical(_)) && dataset.fits_float16(stack),
+            false if self.physical => {
+                is_in_float16(dataset.greatest(stack, None, dataset.scaling(stack)))
+            }
+            false => dataset.fits_float16(stack),
+        };
+        let is_wide = self.image == ElementType::F16 && !(0..dataset.stacks().len()).all(fits);
+        Self { image: if is_wide { ElementType::F32 } else { self.image }, ..self }
     }
 
     /// Whether samples are kept in the memory of the device, if `decodes` says that it decodes.

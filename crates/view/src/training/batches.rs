@@ -49,7 +49,7 @@ impl Batches {
     /// # Errors
     /// If the options contradict each other or the dataset.
     pub fn new(dataset: &Dataset, mut setup: Setup) -> Result<Self> {
-        setup.hold_integers(dataset);
+        setup.hold_values(dataset);
         let replay = Replay::new(dataset, setup.loader.clone(), setup.images.clone())?;
         Ok(Self { setup, replay })
     }

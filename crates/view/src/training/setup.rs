@@ -135,18 +135,12 @@ impl Setup {
         Ok(Self { loader, images, pipeline, augment, has_integers: false })
     }
 
-    /// Chooses a type that holds images that are stored as integers: float32 for values that do not fit float16, and for the stored
-    /// numbers.
-    pub fn hold_integers(&mut self, dataset: &Dataset) {
+    /// Chooses a type that holds the images: float32 for values that do not fit float16, and for stored integers.
+    pub fn hold_values(&mut self, dataset: &Dataset) {
         let form = self.images.integers(self.loader.integers);
-        let dataset = dataset.clone().with_integers(form);
-        let is_physical = matches!(form, Integers::Physical(_));
-        let mut converted = (0..dataset.stacks().len()).filter(|stack| dataset.converts(*stack));
-        let fits = |stack: usize| is_physical && dataset.fits_float16(stack);
-        self.has_integers = converted.clone().next().is_some();
-        if self.images.image == ElementType::F16 && !converted.all(fits) {
-            self.images.image = ElementType::F32;
-        }
+        let converted = dataset.clone().with_integers(form);
+        self.has_integers = (0..dataset.stacks().len()).any(|stack| converted.converts(stack));
+        self.images = self.images.clone().widened(dataset, self.loader.integers);
     }
 
     /// Whether values are physical.

@@ -107,6 +107,7 @@ impl Source {
         let is_cpu = device.device == Device::Cpu;
         let keeps = !matches!(device.device_cache, DeviceCache::Auto | DeviceCache::None);
         let device = as_stored(prepared.dataset(), prepared.masks(), device);
+        let device = device.widened(prepared.dataset(), Integers::Physical(float));
         let loader = PreparedDeviceLoader::of(prepared.clone(), device)?;
         // Without a device to keep samples on, starting says so.
         if is_cpu && !keeps {
