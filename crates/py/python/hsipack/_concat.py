@@ -14,6 +14,7 @@ from hsipack import _boxes, _options, _renamed
 from hsipack._errors import ConflictError, UnsupportedError
 from hsipack.augment import Augmentation
 from hsipack.dataset import Dataset
+from hsipack.stacks import are_in_one_unit
 from hsipack.stats import Stats, together
 
 
@@ -118,12 +119,8 @@ class Concat:
 
     def _check_factors(self) -> None:
         """Raises an error if stored values of the datasets differ in meaning."""
-        factors = {
-            (stack.scale_factor, stack.add_offset)
-            for dataset in self.datasets
-            for stack in dataset._used_stacks()
-        }
-        if len(factors) > 1:
+        stacks = [stack for dataset in self.datasets for stack in dataset._used_stacks()]
+        if not are_in_one_unit(stacks):
             raise ConflictError(
                 "datasets with different scale_factor or add_offset",
                 remedy="read each with ds.select(physical=True), and use compute_stats()",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,10 @@ from hsipack._errors import ConflictError, UnsupportedError
 from hsipack._options import Indices
 from hsipack.crops import Crop, LabelledPatches, Regions, Size, WholeCubes, Windows
 from hsipack.dataset import Dataset
+from hsipack.stacks import are_in_one_unit
+
+# Bands whose centres differ by more are not the same: sensors vary a little from scene to scene.
+_SAME_BAND_NM = 0.5
 
 
 @dataclass(frozen=True)
@@ -238,3 +243,85 @@ def _extents(dataset: Dataset) -> npt.NDArray[np.int64]:
 def packed(numbers: Sequence[float] | None, dtype: str) -> bytes | None:
     """Numbers as bytes: a list of millions of numbers would take seconds to read."""
     return None if numbers is None else np.asarray(numbers, dtype=dtype).tobytes()
+
+
+def check(reading: Reading, augmentations: dict[str, Any] | None, normalize: object) -> None:
+    """Refuses what would be wrong without a sign, and warns of what may be wanted."""
+    first = reading.members[0]
+    _check_bands_key(reading, augmentations)
+    _check_units(reading, normalize)
+    if first.settings["crop"] or first.settings["patches"] or first.settings["regions"]:
+        for member in reading.members:
+            _warn_of_wavelengths(member.dataset, member.settings["bands"])
+    if normalize is not None and first.dataset._nan is None:
+        for member in reading.members:
+            _warn_of_nan(member.dataset, member.settings["bands"], normalize)
+
+
+def _check_bands_key(reading: Reading, config: dict[str, Any] | None) -> None:
+    """Refuses a mask or column with the name of the key that augmentations add."""
+    if config is None or all(one["op"] != "random_bands" for one in config["ops"]):
+        return
+    for member in reading.members:
+        if "bands" in {*member.columns, *reading.masks, *reading.targets, *reading.images}:
+            raise ConflictError(
+                "RandomBands with a mask or column named 'bands', a key of batches",
+                path=member.dataset.path,
+                remedy="leave it out with ds.with_masks or ds.select(columns=…)",
+            )
+
+
+def _check_units(reading: Reading, normalize: object) -> None:
+    """Refuses stored values of several stacks that stand for different physical values."""
+    if isinstance(normalize, str) or reading.members[0].dataset._physical:
+        # Each stack by its own statistics, each spectrum by itself, or in physical units.
+        return
+    stacks = [stack for member in reading.members for stack in member.dataset._used_stacks()]
+    if not are_in_one_unit(stacks):
+        raise ConflictError(
+            "stacks with different scale_factor or add_offset",
+            path=reading.members[0].dataset.path,
+            remedy="read ds.select(physical=True), with dtype='float32' if values exceed 65504",
+        )
+
+
+def _warn_of_wavelengths(dataset: Dataset, bands: list[int] | None) -> None:
+    """Warns if windows of stacks with other wavelengths come in one batch."""
+    first: tuple[str, np.ndarray[Any, Any]] | None = None
+    for stack in dataset._used_stacks():
+        if stack.wavelengths is None:
+            continue
+        centres = np.asarray(stack.wavelengths)
+        centres = centres if bands is None else centres[bands]
+        if first is None:
+            first = stack.name, centres
+            continue
+        name, others = first
+        if len(centres) == len(others) and np.abs(centres - others).max() > _SAME_BAND_NM:
+            warnings.warn(
+                f"windows of the stacks {name} and {stack.name} come in one batch, but their bands "
+                f"are up to {np.abs(centres - others).max():.3g} nm apart; read the stacks one by "
+                "one, or resample them (augment=[hsipack.augment.Resample(…)])",
+                stacklevel=4,
+            )
+            return
+
+
+def _warn_of_nan(dataset: Dataset, bands: list[int] | None, normalize: object) -> None:
+    """Warns if bands with NaN values are normalised: names the bands and says what to do."""
+    for stack in dataset._used_stacks():
+        if stack.stats is None:
+            continue
+        read = np.arange(stack.shape[2]) if bands is None else np.array(bands)
+        missing = read[stack.stats.nan[read] > 0]
+        if not missing.size:
+            continue
+        some = ", ".join(map(str, missing[:5].tolist())) + (", …" if missing.size > 5 else "")
+        how = repr(normalize) if isinstance(normalize, str) else "(mean, std)"
+        warnings.warn(
+            f"normalize={how} over NaN values, which are in {missing.size} of {read.size} bands of "
+            f"stack {stack.name} ({some}) and stay NaN; leave bands out with bands= (see "
+            "stack.bad_bands), or have NaN replaced with ds.select(nan=…)",
+            stacklevel=4,
+        )
+        return

@@ -19,7 +19,7 @@ from hsipack._labels import Classes, NewIds, new_ids
 from hsipack._labels import check as check_new_ids
 from hsipack._options import Indices
 from hsipack.samples import Samples
-from hsipack.stacks import Stack, read_stack
+from hsipack.stacks import Stack, are_in_one_unit, read_stack
 from hsipack.stats import Floats, Stats, in_physical_units, of_bands, read_stats, together
 
 if TYPE_CHECKING:
@@ -780,7 +780,7 @@ class Dataset(Base):
                 path=self._path,
                 remedy="choose samples of one stack, or bands",
             )
-        if not physical and len({(one.scale_factor, one.add_offset) for one in stacks}) > 1:
+        if not physical and not are_in_one_unit(stacks):
             raise ConflictError(
                 "stacks with different scale_factor or add_offset",
                 path=self._path,

@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import pathlib
-import sys
 import threading
 import warnings
 import weakref
@@ -416,14 +415,7 @@ class Loader(DataLoaderAttributes):
             # Those of the first dataset. The others have settings of their own for these.
             **first.settings,
         }
-        _check_bands_key(self._augmentations, reading)
-        _check_units(reading, normalize)
-        if first.settings["crop"] or first.settings["patches"] or first.settings["regions"]:
-            for member in reading.members:
-                _warn_of_wavelengths(member.dataset, member.settings["bands"])
-        if normalize is not None and first.dataset._nan is None:
-            for member in reading.members:
-                _warn_of_nan(member.dataset, member.settings["bands"], normalize)
+        _members.check(reading, self._augmentations, normalize)
         self._output: Output = output
         self._given_place = given_place
         self._start(None)
@@ -623,7 +615,7 @@ class Loader(DataLoaderAttributes):
                 self._native.next(self._arrived)
             except DeviceMemoryError:
                 # The same batch comes once more. torch may keep memory that it does not use.
-                torch = sys.modules.get("torch")
+                torch = _torch.imported()
                 if torch is None or not torch.cuda.is_initialized():
                     raise
                 torch.cuda.empty_cache()
@@ -981,9 +973,6 @@ def _together(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 
 # Fields that stay behind if a loader is pickled or copied.
-# Bands whose centres differ by more are not the same: sensors vary a little from scene to scene.
-_SAME_BAND_NM = 0.5
-
 _OF_PROCESS = frozenset(
     {
         "_native",
@@ -1177,37 +1166,6 @@ def _resample(config: dict[str, Any] | None) -> dict[str, Any] | None:
     return ops[-1] if ops else None
 
 
-def _check_bands_key(config: dict[str, Any] | None, reading: _members.Reading) -> None:
-    """Refuses a mask or column with the name of the key that augmentations add."""
-    if config is None or all(one["op"] != "random_bands" for one in config["ops"]):
-        return
-    for member in reading.members:
-        if "bands" in {*member.columns, *reading.masks, *reading.targets, *reading.images}:
-            raise ConflictError(
-                "RandomBands with a mask or column named 'bands', a key of batches",
-                path=member.dataset.path,
-                remedy="leave it out with ds.with_masks or ds.select(columns=…)",
-            )
-
-
-def _check_units(reading: _members.Reading, normalize: object) -> None:
-    """Refuses stored values of several stacks that stand for different physical values."""
-    if isinstance(normalize, str) or reading.members[0].dataset._physical:
-        # Each stack by its own statistics, each spectrum by itself, or in physical units.
-        return
-    factors = {
-        (stack.scale_factor, stack.add_offset)
-        for member in reading.members
-        for stack in member.dataset._used_stacks()
-    }
-    if len(factors) > 1:
-        raise ConflictError(
-            "stacks with different scale_factor or add_offset",
-            path=reading.members[0].dataset.path,
-            remedy="read ds.select(physical=True), with dtype='float32' if values exceed 65504",
-        )
-
-
 def _keeping_regions(
     pipeline: augment.AugmentationSequential, masks: list[str], regions: str
 ) -> augment.AugmentationSequential:
@@ -1231,45 +1189,3 @@ def _keeping_regions(
     # One number for all is meant for masks of classes.
     fills = {name: fill for name in masks if name != regions}
     return augment.from_config({**config, "mask_fill": fills})
-
-
-def _warn_of_wavelengths(dataset: Dataset, bands: list[int] | None) -> None:
-    """Warns if windows of stacks with other wavelengths come in one batch."""
-    first: tuple[str, np.ndarray[Any, Any]] | None = None
-    for stack in dataset._used_stacks():
-        if stack.wavelengths is None:
-            continue
-        centres = np.asarray(stack.wavelengths)
-        centres = centres if bands is None else centres[bands]
-        if first is None:
-            first = stack.name, centres
-            continue
-        name, others = first
-        if len(centres) == len(others) and np.abs(centres - others).max() > _SAME_BAND_NM:
-            warnings.warn(
-                f"windows of the stacks {name} and {stack.name} come in one batch, but their bands "
-                f"are up to {np.abs(centres - others).max():.3g} nm apart; read the stacks one by "
-                "one, or resample them (augment=[hsipack.augment.Resample(…)])",
-                stacklevel=3,
-            )
-            return
-
-
-def _warn_of_nan(dataset: Dataset, bands: list[int] | None, normalize: object) -> None:
-    """Warns if bands with NaN values are normalised: names the bands and says what to do."""
-    for stack in dataset._used_stacks():
-        if stack.stats is None:
-            continue
-        read = np.arange(stack.shape[2]) if bands is None else np.array(bands)
-        missing = read[stack.stats.nan[read] > 0]
-        if not missing.size:
-            continue
-        some = ", ".join(map(str, missing[:5].tolist())) + (", …" if missing.size > 5 else "")
-        how = repr(normalize) if isinstance(normalize, str) else "(mean, std)"
-        warnings.warn(
-            f"normalize={how} over NaN values, which are in {missing.size} of {read.size} bands of "
-            f"stack {stack.name} ({some}) and stay NaN; leave bands out with bands= (see "
-            "stack.bad_bands), or have NaN replaced with ds.select(nan=…)",
-            stacklevel=3,
-        )
-        return

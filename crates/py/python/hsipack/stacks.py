@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -184,3 +185,8 @@ def read_stack(values: dict[str, Any]) -> Stack:
         images={image["name"]: _image(image) for image in values["images"]},
         bad_bands=tuple(np.flatnonzero(bad).tolist()),
     )
+
+
+def are_in_one_unit(stacks: Iterable[Stack]) -> bool:
+    """Whether equal stored values of all stacks stand for equal physical values."""
+    return len({(stack.scale_factor, stack.add_offset) for stack in stacks}) < 2
