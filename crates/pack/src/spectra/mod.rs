@@ -21,6 +21,7 @@ mod cube;
 mod median;
 mod options;
 mod output;
+#[cfg(feature = "parquet")]
 mod parquet;
 pub mod parts;
 mod regions;

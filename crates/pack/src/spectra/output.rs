@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use hsipack_format::{Error, Result};
 use hsipack_store::output;
 
+use super::csv;
+#[cfg(feature = "parquet")]
+use super::parquet;
 use super::table::Table;
-use super::{csv, parquet};
 
 /// A file that a table can be written to.
 #[derive(Clone, Debug)]
@@ -17,6 +19,7 @@ pub struct Output {
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
+    #[cfg(feature = "parquet")]
     Parquet,
     Csv,
 }
@@ -30,7 +33,10 @@ impl Output {
         let path = path.into();
         let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
         let kind = match ending.as_str() {
+            #[cfg(feature = "parquet")]
             "parquet" => Kind::Parquet,
+            #[cfg(not(feature = "parquet"))]
+            "parquet" => return Err(crate::table::without_parquet::refused().at(&path)),
             "csv" => Kind::Csv,
             _ => {
                 return Err(Error::unsupported("no table format has this ending")
@@ -53,6 +59,7 @@ impl Output {
     /// If it cannot be written.
     pub fn write(&self, table: &Table) -> Result<()> {
         match self.kind {
+            #[cfg(feature = "parquet")]
             Kind::Parquet => parquet::write(table, &self.path),
             Kind::Csv => csv::write(table, &self.path),
         }

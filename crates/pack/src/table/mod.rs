@@ -16,10 +16,13 @@ mod csv;
 pub(crate) mod json;
 mod lists;
 mod options;
+#[cfg(feature = "parquet")]
 mod parquet;
 mod records;
 mod rows;
 mod tables;
+#[cfg(not(feature = "parquet"))]
+pub(crate) mod without_parquet;
 
 use std::collections::HashMap;
 use std::io::BufReader;
@@ -38,11 +41,15 @@ pub use self::tables::{Member, Tables};
 
 pub(crate) use self::json::Json;
 pub(crate) use self::rows::Rows;
+#[cfg(not(feature = "parquet"))]
+use self::without_parquet as parquet;
 use crate::convert::Assignment;
 use crate::input::Input;
 
 /// A table is held in memory. Tables of millions of samples are smaller than this.
 const LARGEST: u64 = 256 << 20;
+/// The bytes at the start of every Parquet file.
+const PARQUET: &[u8] = b"PAR1";
 
 /// The rows of a table, of which one column identifies samples.
 #[derive(Debug)]
@@ -166,7 +173,7 @@ impl File {
         let first = bytes.trim_ascii_start().first();
         let content = match ending.as_str() {
             "jsonl" | "ndjson" => Content::Json(at(&path, json::parse_lines(&bytes))?),
-            _ if bytes.starts_with(parquet::SIGNATURE) => Content::Parquet(bytes),
+            _ if bytes.starts_with(PARQUET) => Content::Parquet(bytes),
             "json" => Content::Json(at(&path, json::parse(&bytes))?),
             "csv" | "tsv" | "txt" | "tab" => Content::Text(bytes),
             _ if first.is_some_and(|first| b"[{".contains(first)) => {

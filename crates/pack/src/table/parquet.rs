@@ -12,8 +12,6 @@ use serde_json::Number;
 use super::json::{Json, MAX_VALUES};
 use super::rows::{Cell, Rows};
 
-/// The bytes at the start of every Parquet file.
-pub(crate) const SIGNATURE: &[u8] = b"PAR1";
 /// The most bytes that the values of one column in one row group may have, uncompressed.
 const MAX_COLUMN_BYTES: i64 = 512 << 20;
 

@@ -6,7 +6,7 @@
 //! | file | part |
 //! |---|---|
 //! | `mod.rs` | [`Container`] |
-//! | `hdf5/` | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3: `file`, `tree`, `heaps`, `storage`, `inflate`, `choose`, `meaning`, `read` |
+//! | `hdf5/` | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3: `open`, `file`, `entry`, `tree`, `heaps`, `storage`, `inflate`, `choose`, `meaning`, `read` |
 //! | `zarr/` | Zarr v2, v3: `metadata`, `choose`, `tree`, `chunks`, `inflate`, `decoded` |
 //! | `matlab/` | MATLAB v5 `.mat`: `v5` |
 //! | `variables.rs` | picks the cube among the arrays |

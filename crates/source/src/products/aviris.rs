@@ -24,7 +24,7 @@ use super::Product;
 use super::delivery::{FileName, Found, Part, is_there};
 use super::dlr::{disagree, unusable};
 use super::layout::{Facts, Layout, ProductCube, flags, of_table};
-use crate::container::hdf5::tree::Tree;
+use crate::container::hdf5::Tree;
 use crate::container::parent;
 use crate::meaning::spectrum::{from_array, good_bands_beside};
 use crate::raster::tiff::gdal_metadata::wavelengths_in_names;

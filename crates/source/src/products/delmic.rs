@@ -9,7 +9,7 @@
 use super::Product;
 use super::layout::{Facts, ProductCube};
 use crate::AxisOrder;
-use crate::container::hdf5::tree::Tree;
+use crate::container::hdf5::Tree;
 use crate::container::parent;
 use crate::meaning::spectrum::{BandList, from_array};
 

@@ -3,7 +3,7 @@
 use hsipack_format::Geo;
 
 use super::Product;
-use crate::container::hdf5::tree::Tree;
+use crate::container::hdf5::Tree;
 use crate::meaning::spectrum::BandList;
 use crate::{AxisOrder, Scaling};
 

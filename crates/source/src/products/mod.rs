@@ -47,7 +47,7 @@ use hsipack_format::{Error, Result};
 
 use self::delivery::{FileName, Found};
 use super::{Acquisition, CubeInfo, OpenOptions, Source};
-use crate::container::hdf5::tree::Tree;
+use crate::container::hdf5::Tree;
 use crate::raster::jpeg2000;
 use crate::reader::Described;
 

@@ -16,7 +16,7 @@ use super::layers::Test;
 use super::layout::{Facts, Layout, ProductCube, of_table};
 use super::{Layer, Product};
 use crate::AxisOrder;
-use crate::container::hdf5::tree::Tree;
+use crate::container::hdf5::Tree;
 use crate::meaning::spectrum::from_array;
 
 static LAYOUTS: [Layout; 5] = [

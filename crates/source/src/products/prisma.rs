@@ -18,7 +18,7 @@ use hsipack_format::geo::{Unit, Utm};
 use super::layers::Test;
 use super::layout::{Facts, ProductCube, is_cube};
 use super::{Layer, Product};
-use crate::container::hdf5::tree::{Attributes, Tree};
+use crate::container::hdf5::{Attributes, Tree};
 use crate::meaning::spectrum::BandList;
 use crate::{AxisOrder, Scaling};
 

@@ -22,7 +22,7 @@ use super::layers::Test;
 use super::layout::{Facts, Layout, ProductCube, flags, of_table};
 use super::{Layer, Product};
 use crate::AxisOrder;
-use crate::container::hdf5::tree::Tree;
+use crate::container::hdf5::Tree;
 use crate::container::parent;
 use crate::meaning::spectrum::BandList;
 

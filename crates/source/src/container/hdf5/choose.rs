@@ -4,7 +4,8 @@ use std::path::Path;
 
 use hsipack_format::{Error, Result};
 
-use super::tree::{Entry, Tree, Values};
+use super::entry::{Entry, Values};
+use super::tree::Tree;
 use crate::OpenOptions;
 use crate::container::variables::{self, Candidate};
 use crate::products::ProductCube;

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use hsipack_format::{Error, Result};
 
-use super::tree::{Entry, Tree};
+use super::entry::Entry;
+use super::tree::Tree;
 use crate::container::ArrayEntry;
 use crate::meaning::{Known, Placed, Reading, Subject};
 use crate::products::{self, Facts, ProductCube};

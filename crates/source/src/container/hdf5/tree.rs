@@ -20,9 +20,10 @@ use ::hdf5::{
 use hsipack_format::geo::MAX_CRS;
 use hsipack_format::{DType, Error, Result};
 
+use super::entry::{Content, Entry, Values};
 use super::file::{damaged, open_file};
 use super::storage;
-use crate::container::{self, ArrayEntry, Attributes as _, Value, parent, plain};
+use crate::container::{self, ArrayEntry, Attributes as _, Value, plain};
 use crate::recent::{MANY_ARRAYS, Recent};
 
 const MAX_DEPTH: usize = 32;
@@ -30,60 +31,6 @@ const MAX_GROUPS: usize = 10_000;
 const MAX_LINKS: usize = 100_000;
 /// Attributes and lists longer than this are not read. No sensor has as many bands.
 const MAX_LIST: usize = 1 << 20;
-
-/// Contents of a dataset.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Values {
-    /// Numbers of a type that cubes may have.
-    Numbers(DType),
-    /// Something else, described in words.
-    Other(String),
-}
-
-/// A dataset of the file.
-#[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    /// Full path, from `/`.
-    pub path: String,
-    /// Lengths in index order.
-    pub shape: Vec<usize>,
-    /// Element type.
-    pub values: Values,
-}
-
-impl Entry {
-    fn new(path: String, dataset: &Dataset) -> Self {
-        let shape = storage::virtual_shape(dataset).map_or_else(|| dataset.get_shape(), Ok);
-        let (shape, values) = match (shape, dataset.dtype()) {
-            (Ok(shape), Ok(datatype)) => (shape, values_of(&datatype)),
-            _ => (Vec::new(), Values::Other("something unreadable".into())),
-        };
-        Self { path, shape, values }
-    }
-
-    /// The element type if it is one that cubes may have.
-    pub fn dtype(&self) -> Option<DType> {
-        match self.values {
-            Values::Numbers(dtype) => Some(dtype),
-            Values::Other(_) => None,
-        }
-    }
-
-    /// The last component of the path.
-    pub fn name(&self) -> &str {
-        self.path.rsplit('/').next().unwrap_or_default()
-    }
-
-    /// The group the dataset is in, without a final slash: empty for the root.
-    pub fn group(&self) -> &str {
-        parent(&self.path)
-    }
-
-    /// The shape as text, such as `50x50x83`.
-    pub fn shape_text(&self) -> String {
-        self.shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x")
-    }
-}
 
 fn values_of(datatype: &Datatype) -> Values {
     let dtype = match datatype.to_descriptor() {
@@ -110,14 +57,14 @@ fn values_of(datatype: &Datatype) -> Values {
     Values::Numbers(dtype)
 }
 
-/// The datasets and groups of a file.
-pub(crate) struct Content {
-    /// Every dataset found, in the order of the walk.
-    pub datasets: Vec<Entry>,
-    /// The paths of every group found, without a final slash; the root is empty.
-    pub groups: Vec<String>,
-    /// Whether the walk went through the whole file.
-    pub complete: bool,
+/// The dataset at the full path `path`.
+fn entry_of(path: String, dataset: &Dataset) -> Entry {
+    let shape = storage::virtual_shape(dataset).map_or_else(|| dataset.get_shape(), Ok);
+    let (shape, values) = match (shape, dataset.dtype()) {
+        (Ok(shape), Ok(datatype)) => (shape, values_of(&datatype)),
+        _ => (Vec::new(), Values::Other("something unreadable".into())),
+    };
+    Entry { path, shape, values }
 }
 
 static RECENT: Recent<Content> = Recent::new();
@@ -147,7 +94,7 @@ impl Content {
                 match info.loc_type {
                     ::hdf5::LocationType::Dataset => {
                         if let Ok(dataset) = group.dataset(&name) {
-                            self.datasets.push(Entry::new(child, &dataset));
+                            self.datasets.push(entry_of(child, &dataset));
                         }
                     }
                     ::hdf5::LocationType::Group if depth < MAX_DEPTH => {
@@ -218,7 +165,7 @@ impl Tree {
     /// If it lies behind an external link.
     pub fn linked(&self, path: &str) -> Result<Option<Entry>> {
         if let Ok(dataset) = self.file.dataset(path) {
-            return Ok(Some(Entry::new(path.to_owned(), &dataset)));
+            return Ok(Some(entry_of(path.to_owned(), &dataset)));
         }
         match self.external_link(path) {
             None => Ok(None),
