@@ -147,6 +147,22 @@ def test_masks(packed: Packed, tmp_path: Path) -> None:
     assert np.array_equal(image.open_memmap()[..., 0], mask)
 
 
+def test_envi_has_a_name_for_every_class_id(hsipack: Hsipack, tmp_path: Path) -> None:
+    ids = np.random.default_rng(0).choice([0, 1, 4, 9], (7, 6)).astype("u1")
+    np.save(tmp_path / "a.npy", np.ones((7, 6, 3), "f4"))
+    np.save(tmp_path / "ids.npy", ids)
+    words = ("--axes", "yxb", "--mask", f"m={tmp_path}/ids.npy", "--class-names", "0=none,1=oak")
+    hsipack.convert(tmp_path / "a.npy", *words, out=tmp_path / "d")
+    path = tmp_path / "m.hdr"
+    done = hsipack.run("export", tmp_path / "d", "--sample", 0, "--mask", "m", "-o", path)
+    assert done.returncode == 0, done.stderr
+    image = envi.open(path)
+    assert np.array_equal(image.open_memmap()[..., 0], ids)
+    assert image.metadata["classes"] == "10"
+    assert image.metadata["class names"] == ["none", "oak", *(f"class {id}" for id in range(2, 10))]
+    assert len(image.metadata["class lookup"]) == 30
+
+
 def test_exports_pack_to_the_same_values(packed: Packed, tmp_path: Path) -> None:
     packed.export(tmp_path / "b.hdr")
     again = tmp_path / "again"
