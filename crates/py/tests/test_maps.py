@@ -292,12 +292,15 @@ def test_zarr_maps_open_in_xarray_where_their_cube_lies(
         assert list(ds.variables) == ["map"]
 
 
-def test_only_groups_of_zarr_are_replaced(scene: hsipack.Dataset, tmp_path: Path) -> None:
+def test_only_own_groups_of_zarr_are_replaced(scene: hsipack.Dataset, tmp_path: Path) -> None:
     (tmp_path / "mine.zarr").mkdir()
     (tmp_path / "mine.zarr" / "thesis.tex").write_text("all of it")
-    with pytest.raises(hsipack.ConflictError, match="not a Zarr group"):
-        write_map(tmp_path / "mine.zarr", ids(), scene, 0)
+    zarr.create_group(tmp_path / "theirs.zarr", attributes={"title": "years of work"})
+    for name in ("mine.zarr", "theirs.zarr"):
+        with pytest.raises(hsipack.ConflictError, match=f"{name}: .* not an export"):
+            write_map(tmp_path / name, ids(), scene, 0)
     assert (tmp_path / "mine.zarr" / "thesis.tex").read_text() == "all of it"
+    assert zarr.open_group(tmp_path / "theirs.zarr", mode="r").attrs["title"] == "years of work"
     with pytest.raises(hsipack.ConflictError, match=r"colours|colors"):
         write_map(tmp_path / "no.zarr", scores(), scene, 0, colors=[(0, 0, 0)])
-    assert [one.name for one in tmp_path.iterdir()] == ["mine.zarr"]
+    assert {one.name for one in tmp_path.iterdir()} == {"mine.zarr", "theirs.zarr"}

@@ -1,6 +1,8 @@
 """Output of `hsipack export`, `info` and `preview`, read by NumPy, tifffile and Spectral Python."""
 
 import json
+import os
+import shutil
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 import tifffile
 import xarray
+import zarr
 from helpers import (
     Hsipack,
     assert_same_bits,
@@ -181,6 +184,45 @@ def test_refusals(packed: Packed, tmp_path: Path) -> None:
     message = check_refusal(packed.hsipack.run(*words, tmp_path / "x.xyz"), None)
     assert ".npy" in message
     assert ".hdr" in message
+
+
+def test_force_replaces_only_files_and_exports(packed: Packed, tmp_path: Path) -> None:
+    commands: dict[str, list[object]] = {
+        f"pipe.{ending}": ["export", packed.path, "--sample", 0]
+        for ending in ("npy", "hdr", "img", "tif", "zarr")
+    }
+    commands["pipe.csv"] = commands["pipe.parquet"] = ["spectra", packed.path, "--mask", "mask"]
+    commands["pipe.png"] = ["preview", packed.path]
+    for name, words in commands.items():
+        pipe = tmp_path / name
+        os.mkfifo(pipe)
+        for force in ([], ["--force"]):
+            done = packed.hsipack.run(*words, "-o", pipe, *force)
+            message = check_refusal(done, pipe.with_suffix(""))
+            assert not force or "this is a pipe" in message
+            assert pipe.is_fifo()
+        pipe.unlink()
+    card = tmp_path / "card"
+    card.mkdir()
+    os.mkfifo(card / "croissant.json")
+    done = packed.hsipack.run("card", packed.path, "-o", card, "--force")
+    assert "this is a pipe" in check_refusal(done, card / "croissant.json")
+    device = tmp_path / "null.npy"
+    device.symlink_to("/dev/null")
+    words = ["export", packed.path, "--sample", 0, "--force", "-o"]
+    assert "this is a device" in check_refusal(packed.hsipack.run(*words, device), device)
+    assert device.is_symlink()
+    # A whole dataset, or a group of someone else, is no export.
+    dataset, theirs = tmp_path / "d.zarr", tmp_path / "theirs.zarr"
+    shutil.copytree(packed.path, dataset)
+    zarr.create_group(theirs)
+    for path in (dataset, theirs):
+        message = check_refusal(packed.hsipack.run(*words, path), path)
+        assert "is not an export" in message
+    assert packed.hsipack.run("validate", dataset).returncode == 0
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "card", "null.npy", "d.zarr", "theirs.zarr",
+    }  # fmt: skip
 
 
 def test_info_and_preview(packed: Packed, tmp_path: Path) -> None:
