@@ -8,6 +8,8 @@ from typing import Any
 import h5py
 import numpy as np
 import pandas
+import pyarrow
+import pyarrow.parquet
 import pytest
 import scipy.io
 from helpers import Hsipack, check_refusal, partial, read_zarr, samples, smooth_cube, write_cubes
@@ -413,6 +415,31 @@ def test_malformed_tables_end_with_an_error_that_names_them(
         assert len(done.stderr) < 4000, name
         assert not out.exists()
         assert not partial(out).exists()
+
+
+def test_columns_of_one_name_are_refused(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 1)
+    columns = [pyarrow.array(values) for values in (["cube_000"], [1], [2])]
+    parquet = tmp_path / "t.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns, ["name", "label", "label"]), parquet)
+    nested = '[{"name": "cube_000", "of": {"day": 1}, "of.day": 2}]'
+    for name, content, column in [
+        ("t.csv", "name,label,label\ncube_000,1,2\n", "label"),
+        ("spaces.csv", "name,label, label \ncube_000,1,2\n", "label"),
+        ("t.tsv", "name\tage\tlabel\tage\ncube_000\t1\t2\t\n", "age"),
+        ("t.json", nested, "of.day"),
+        ("t.parquet", None, "label"),
+    ]:
+        if content is not None:
+            (tmp_path / name).write_text(content)
+        words = ("convert", tmp_path / "in", "-o", tmp_path / "o", "--table", tmp_path / name)
+        message = check_refusal(hsipack.run(*words), tmp_path / name)
+        assert f"2 columns are called `{column}`" in message
+    # Excel writes empty columns, without names, for cells that were once used.
+    (tmp_path / "blank.csv").write_text("name,label,,\ncube_000,1,,\n")
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(tmp_path / "in", "--table", tmp_path / "blank.csv", out=out)
+    assert samples(out)[0]["label"] == 1
 
 
 def test_malformed_lists_end_with_an_error_that_names_them(
