@@ -12,8 +12,8 @@ use super::rows::Rows;
 /// may have decimal commas. `True` and `False` become booleans, and empty cells null.
 ///
 /// # Errors
-/// If it is not a table of text in UTF-8 with a header, has a column twice, or has too many cells.
-pub(crate) fn read(text: &[u8]) -> Result<Rows> {
+/// If it is not a table of text with a header, has a column twice, or has too many cells.
+pub(crate) fn read(text: &str) -> Result<Rows> {
     let fail = |error: csv::Error| {
         let line = |position: Option<csv::Position>| {
             position.map_or_else(String::new, |position| format!("line {}: ", position.line()))
@@ -23,22 +23,15 @@ pub(crate) fn read(text: &[u8]) -> Result<Rows> {
                 "{}the header has {expected_len} columns, but this row has {len}; a comma inside a cell needs quotes around the cell",
                 line(pos)
             ),
-            csv::ErrorKind::Utf8 { pos, .. } => format!("{}the text is not UTF-8", line(pos)),
             other => format!("{other:?}"),
         };
         Error::malformed(format!("not a CSV: {what}"))
             .with_remedy("save it as comma-separated UTF-8 with a header line")
     };
-    let delimiter = delimiter(text);
+    let delimiter = delimiter(text.as_bytes());
     let mut builder = csv::ReaderBuilder::new();
-    let mut reader = builder.trim(csv::Trim::All).delimiter(delimiter).from_reader(text);
-    // Spreadsheet programs write a byte order mark before the first column's name.
-    let header: Vec<String> = reader
-        .headers()
-        .map_err(fail)?
-        .iter()
-        .map(|column| column.trim_start_matches('\u{feff}').to_owned())
-        .collect();
+    let mut reader = builder.trim(csv::Trim::All).delimiter(delimiter).from_reader(text.as_bytes());
+    let header: Vec<String> = reader.headers().map_err(fail)?.iter().map(str::to_owned).collect();
     let columns: Vec<(usize, &str)> = header.iter().map(String::as_str).enumerate().collect();
     rows_of(&mut reader, &columns, delimiter).map_err(|error| match error {
         Failure::Csv(error) => fail(error),

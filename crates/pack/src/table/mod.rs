@@ -26,7 +26,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use hsipack_format::samples::RESERVED_KEYS;
-use hsipack_format::{Error, Opt, Result, remedy};
+use hsipack_format::{Error, Opt, Result, remedy, text};
 use hsipack_source::SpectraTable;
 use hsipack_store::bounded_read;
 use hsipack_store::remote::is_url;
@@ -155,7 +155,7 @@ struct File {
 enum Content {
     Json(Json),
     Parquet(Vec<u8>),
-    Text(Vec<u8>),
+    Text(String),
 }
 
 impl File {
@@ -168,11 +168,11 @@ impl File {
             "jsonl" | "ndjson" => Content::Json(at(&path, json::parse_lines(&bytes))?),
             _ if bytes.starts_with(parquet::SIGNATURE) => Content::Parquet(bytes),
             "json" => Content::Json(at(&path, json::parse(&bytes))?),
-            "csv" | "tsv" | "txt" | "tab" => Content::Text(bytes),
+            "csv" | "tsv" | "txt" | "tab" => Content::Text(at(&path, text::decode(bytes))?),
             _ if first.is_some_and(|first| b"[{".contains(first)) => {
                 Content::Json(at(&path, json::parse(&bytes))?)
             }
-            _ => Content::Text(bytes),
+            _ => Content::Text(at(&path, text::decode(bytes))?),
         };
         if let (Some(part), false) = (&part, matches!(content, Content::Json(_))) {
             return Err(Error::conflict(format!("only JSON files have parts, such as '{part}'"))
@@ -282,7 +282,7 @@ pub(crate) fn read_json(path: &Path) -> Result<Json> {
 /// # Errors
 /// If it cannot be read, is no table, or is too large.
 pub(crate) fn read_cells(path: &Path) -> Result<Rows> {
-    at(path, csv::read(&bytes(path)?))
+    at(path, text::decode(bytes(path)?).and_then(|text| csv::read(&text)))
 }
 
 /// Reads a list of inputs: a CSV with a `path` column. Relative paths are relative to the CSV's folder. The other

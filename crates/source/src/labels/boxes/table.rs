@@ -151,10 +151,7 @@ fn kept(path: &Path, class: Option<&str>) -> Result<Arc<Table>> {
 /// Reads a table. `class` is the column of the classes; empty if they do not matter.
 fn table(path: &Path, class: Option<&str>) -> Result<Table> {
     let bytes = bounded_read::read(path, MAX_BYTES)?;
-    let text = String::from_utf8(bytes).map_err(|_| {
-        Error::malformed("the table is not text in UTF-8").with_remedy("save it as UTF-8")
-    })?;
-    of_text(&text, class)
+    of_text(&text::decode(bytes)?, class)
 }
 
 /// The places of the columns.
@@ -210,7 +207,6 @@ impl Columns {
 }
 
 fn of_text(text: &str, class: Option<&str>) -> Result<Table> {
-    let text = text.trim_start_matches('\u{feff}');
     let first = text.lines().next().unwrap_or_default();
     let count = |separator: u8| first.bytes().filter(|byte| *byte == separator).count();
     let separator = *[b',', b';', b'\t'].iter().max_by_key(|byte| count(**byte)).unwrap_or(&b',');
