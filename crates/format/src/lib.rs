@@ -13,7 +13,7 @@
 //! | [`shard`] | the index of a shard file |
 //! | [`processor`] | whether the processor can run this build |
 //! | [`zarr`] | `zarr.json` |
-//! | [`text`] | text from files, made safe to display |
+//! | [`text`] | text from files: decoded, and made safe to display |
 //! | [`checksums`] | `SHA256SUMS` |
 //! | [`samples`] | `samples.jsonl` |
 //! | [`geo`] | where the pixels of a cube lie on Earth |

@@ -1,4 +1,4 @@
-//! Makes text from files safe to show to people.
+//! Text from files: decodes it, and makes it safe to show to people.
 //!
 //! Names of files, samples and masks may contain anything. A terminal would execute control characters in them: clear
 //! the screen, move the cursor, answer for the user. Characters that change the direction of writing make a name look
@@ -7,6 +7,39 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::path::Path;
+
+use crate::{Error, Result};
+
+/// Decodes text that people write: UTF-8, or UTF-16 with a byte order mark. Such a mark at the start is left out.
+///
+/// # Errors
+/// If it is neither. The error names the line.
+pub fn decode(bytes: Vec<u8>) -> Result<String> {
+    let utf16 = |unit: fn([u8; 2]) -> u16| {
+        let (units, odd) = bytes[2..].as_chunks::<2>();
+        let units: Vec<u16> = units.iter().map(|bytes| unit(*bytes)).collect();
+        let text = odd.is_empty().then(|| String::from_utf16(&units).ok()).flatten();
+        text.ok_or_else(|| {
+            Error::malformed("the text begins as UTF-16, but is damaged").with_remedy(AS_UTF8)
+        })
+    };
+    match bytes.as_slice() {
+        [0xFF, 0xFE, ..] => return utf16(u16::from_le_bytes),
+        [0xFE, 0xFF, ..] => return utf16(u16::from_be_bytes),
+        _ => {}
+    }
+    let mut text = String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+        Error::malformed(format!("line {line}: the text is not UTF-8")).with_remedy(AS_UTF8)
+    })?;
+    if text.starts_with('\u{feff}') {
+        text.drain(..'\u{feff}'.len_utf8());
+    }
+    Ok(text)
+}
+
+const AS_UTF8: &str = "save it as UTF-8; Excel calls it \"CSV UTF-8\"";
 
 /// Whether a character controls how text is displayed: a control character (C0, DEL, C1), a line or paragraph
 /// separator, or a character that changes the direction of writing.
@@ -75,6 +108,29 @@ fn escaped(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_is_utf8_or_marked_utf16() {
+        let text = "name,ort\r\na,Köln 🌱\n";
+        let of_units = |mark: [u8; 2], bytes: fn(u16) -> [u8; 2]| {
+            mark.into_iter().chain(text.encode_utf16().flat_map(bytes)).collect::<Vec<u8>>()
+        };
+        let (little, big) =
+            (of_units([0xFF, 0xFE], u16::to_le_bytes), of_units([0xFE, 0xFF], u16::to_be_bytes));
+        let marked = format!("\u{feff}{text}").into_bytes();
+        for bytes in [text.as_bytes().to_vec(), marked, little.clone(), big] {
+            assert_eq!(decode(bytes).unwrap(), text);
+        }
+        for (bytes, what) in [
+            (b"name,ort\na,K\xF6ln\n".to_vec(), "line 2: the text is not UTF-8"),
+            (little[..little.len() - 1].to_vec(), "begins as UTF-16"),
+            (vec![0xFF, 0xFE, 0, 0xD8], "begins as UTF-16"),
+        ] {
+            let error = decode(bytes).unwrap_err().to_string();
+            assert!(error.contains(what) && error.contains("CSV UTF-8"), "{error}");
+        }
+        assert_eq!(decode(Vec::new()).unwrap(), "");
+    }
 
     #[test]
     fn orders_to_the_terminal_become_text() {

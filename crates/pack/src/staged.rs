@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hsipack_format::{Error, Result};
-use hsipack_store::output::Output;
+use hsipack_store::folder::link_target;
+use hsipack_store::output::{self, Output};
 use hsipack_store::remote::{self, is_url};
 
 /// A file that is written under a temporary name beside its final one, and deleted unless it is committed. Writers may
@@ -21,14 +22,16 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// Creates the temporary file for `path`.
+    /// Creates the temporary file for `path`. If `path` is a link, the file that it leads to is replaced.
     ///
     /// # Errors
-    /// If its folder is missing or cannot be written to.
+    /// If its folder is missing or cannot be written to, or `path` is a device, a pipe or a socket.
     pub fn create(path: &Path) -> Result<Self> {
         if is_url(path) {
             remote::check_folder(path)?;
         }
+        output::check_kind(path)?;
+        let path = &link_target(path);
         let temporary = temporary_for(path);
         // In the system's folder of temporary files, `create_new` does not follow a link that another user put there
         // under this name, and the mode keeps others from reading the file.
@@ -120,5 +123,25 @@ mod tests {
         staged.commit().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"whole");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn links_sockets_and_devices_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("file"), "old").unwrap();
+        std::os::unix::fs::symlink(path("file"), path("link")).unwrap();
+        let mut staged = Staged::create(&path("link")).unwrap();
+        staged.write(b"new").unwrap();
+        staged.commit().unwrap();
+        assert!(path("link").is_symlink());
+        assert_eq!(fs::read(path("file")).unwrap(), b"new");
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        std::os::unix::fs::symlink("/dev/null", path("null")).unwrap();
+        for (name, what) in [("socket", "this is a socket"), ("null", "this is a device")] {
+            let error = Staged::create(&path(name)).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains(what), "{error}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4);
     }
 }

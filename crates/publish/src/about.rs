@@ -5,7 +5,7 @@ use std::path::Path;
 use hsipack_format::{Error, Result};
 use hsipack_store::bounded_read;
 use serde::{Deserialize, Deserializer};
-use toml::value::Datetime;
+use toml::value::{Date, Datetime, Offset};
 use toml::{Table, Value};
 
 /// The largest file that is read.
@@ -135,11 +135,51 @@ fn time<'de, D: Deserializer<'de>>(
 /// A date or a time as RFC 3339 writes times in UTC; `None` if it is neither. A date is its midnight; a time without an offset
 /// is in UTC.
 pub(crate) fn rfc3339(text: &str) -> Option<String> {
+    const DAY: i32 = 24 * 60;
     let time: Datetime = text.trim().parse().ok()?;
-    let date = time.date?;
-    let clock = time.time.map_or_else(|| "00:00:00".to_owned(), |clock| clock.to_string());
-    let offset = time.offset.map_or_else(|| "Z".to_owned(), |offset| offset.to_string());
-    Some(format!("{date}T{clock}{offset}"))
+    let mut date = time.date?;
+    let Some(mut clock) = time.time else { return Some(format!("{date}T00:00:00Z")) };
+    if let Some(Offset::Custom { minutes }) = time.offset {
+        let in_utc = i32::from(clock.hour) * 60 + i32::from(clock.minute) - i32::from(minutes);
+        // No offset is as long as a day.
+        date = match in_utc {
+            ..0 => day_before(date)?,
+            DAY.. => day_after(date)?,
+            _ => date,
+        };
+        let minute = in_utc.rem_euclid(DAY);
+        (clock.hour, clock.minute) = ((minute / 60) as u8, (minute % 60) as u8);
+    }
+    clock.second = clock.second.or(Some(0));
+    Some(format!("{date}T{clock}Z"))
+}
+
+fn day_before(date: Date) -> Option<Date> {
+    Some(match date {
+        Date { day: 2.., .. } => Date { day: date.day - 1, ..date },
+        Date { year, month: 1, .. } => Date { year: year.checked_sub(1)?, month: 12, day: 31 },
+        Date { year, month, .. } => {
+            Date { month: month - 1, day: days_of(year, month - 1), ..date }
+        }
+    })
+}
+
+fn day_after(date: Date) -> Option<Date> {
+    Some(match date {
+        Date { year, month, day } if day < days_of(year, month) => Date { day: day + 1, ..date },
+        Date { year: 9999, month: 12, .. } => return None,
+        Date { year, month: 12, .. } => Date { year: year + 1, month: 1, day: 1 },
+        Date { month, .. } => Date { month: month + 1, day: 1, ..date },
+    })
+}
+
+fn days_of(year: u16, month: u8) -> u8 {
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    match month {
+        2 => 28 + u8::from(is_leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
 }
 
 impl About {
@@ -274,7 +314,26 @@ mod tests {
         assert_eq!(about.homepage, None);
         assert_eq!(rfc3339(&about.start.unwrap()).unwrap(), "2026-05-01T00:00:00Z");
         assert_eq!(rfc3339(&about.end.unwrap()).unwrap(), "2026-05-02T10:00:00Z");
-        assert_eq!(rfc3339("2026-05-02T10:00:00+02:00").unwrap(), "2026-05-02T10:00:00+02:00");
         assert_eq!(rfc3339("10:00:00"), None);
+    }
+
+    #[test]
+    fn times_with_an_offset_become_utc() {
+        for (text, expected) in [
+            ("2024-05-01T12:00:00+02:00", "2024-05-01T10:00:00Z"),
+            ("2024-05-01 12:00:00.25-00:30", "2024-05-01T12:30:00.25Z"),
+            ("2024-03-01T01:00:00+02:00", "2024-02-29T23:00:00Z"),
+            ("2024-01-01T00:00:00+00:01", "2023-12-31T23:59:00Z"),
+            ("2023-02-28T23:00:00-02:00", "2023-03-01T01:00:00Z"),
+            ("2023-12-31T23:30:15-05:45", "2024-01-01T05:15:15Z"),
+            ("2024-05-01T12:00:00Z", "2024-05-01T12:00:00Z"),
+            ("2024-05-01T12:00:00", "2024-05-01T12:00:00Z"),
+            ("2024-05-01T12:00", "2024-05-01T12:00:00Z"),
+        ] {
+            assert_eq!(rfc3339(text).as_deref(), Some(expected), "{text}");
+        }
+        for text in ["0000-01-01T00:00:00+01:00", "9999-12-31T23:30:00-01:00"] {
+            assert_eq!(rfc3339(text), None);
+        }
     }
 }

@@ -14,7 +14,7 @@ const LONGITUDE_LATITUDE: &str = "EPSG:4326";
 /// The most items of a collection: each is a file.
 const MAX_ITEMS: usize = 10_000;
 
-/// When something was measured, by RFC 3339.
+/// When something was measured, in UTC by RFC 3339.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Time {
     /// At one time.

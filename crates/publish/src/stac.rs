@@ -6,7 +6,7 @@
 use hsipack_format::metadata::Role;
 use serde_json::{Map, Value, json};
 
-use crate::about::{About, rfc3339};
+use crate::about::About;
 use crate::facts::{Band, Companion, Facts};
 use crate::footprints::{Footprint, Time, extent};
 use crate::readme::{summary, tags, title};
@@ -55,11 +55,11 @@ fn collection(facts: &Facts, about: &About) -> Value {
         .iter()
         .copied()
         .reduce(|a, b| [a[0].min(b[0]), a[1].min(b[1]), a[2].max(b[2]), a[3].max(b[3])]);
-    let mut times: Vec<String> = Vec::new();
+    let mut times: Vec<&String> = Vec::new();
     for footprint in &facts.footprints.items {
         match &footprint.time {
-            Time::At(time) => times.push(in_utc(time)),
-            Time::Between(start, end) => times.extend([in_utc(start), in_utc(end)]),
+            Time::At(time) => times.push(time),
+            Time::Between(start, end) => times.extend([start, end]),
         }
     }
     times.sort_unstable();
@@ -119,11 +119,6 @@ fn collection(facts: &Facts, about: &About) -> Value {
         }
     }
     all
-}
-
-/// A time that sorts as text: with the offset `Z` if it has none of its own.
-fn in_utc(time: &str) -> String {
-    rfc3339(time).unwrap_or_else(|| time.to_owned())
 }
 
 /// West, south, east and north.

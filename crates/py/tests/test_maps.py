@@ -84,6 +84,17 @@ def test_spectral_python_opens_a_classification(scene: hsipack.Dataset, tmp_path
     assert opened.metadata["class names"] == ["none", "a", "b", "c", "d"]
     assert opened.metadata["map info"][:5] == ["UTM", "1", "1", "634200.5", "5297190.25"]
     assert len(opened.metadata["class lookup"]) == 15
+    # Readers look up a name and a colour for every id that a pixel has.
+    holes = np.where(ids() == 1, np.uint8(255), ids())
+    colors = [(1, 2, 3)]
+    for names in (["none", "a"], ["none"], ["none", "a", "b", "c", "d", "e", "f"]):
+        write_map(tmp_path / "few.hdr", holes, scene, 0, nodata=255, names=names, colors=colors)
+        metadata = spectral.open_image(str(tmp_path / "few.hdr")).metadata
+        count = max(5, len(names))
+        assert metadata["classes"] == str(count)
+        assert metadata["class names"] == names + [f"class {id}" for id in range(len(names), 5)]
+        assert len(metadata["class lookup"]) == 3 * count
+        assert metadata["class lookup"][:3] == ["1", "2", "3"]
     # hsipack also reads it as a mask.
     with pytest.raises(hsipack.UnsupportedError, match="classification"):
         hsipack.convert(tmp_path / "map.hdr", tmp_path / "out")
@@ -281,12 +292,15 @@ def test_zarr_maps_open_in_xarray_where_their_cube_lies(
         assert list(ds.variables) == ["map"]
 
 
-def test_only_groups_of_zarr_are_replaced(scene: hsipack.Dataset, tmp_path: Path) -> None:
+def test_only_own_groups_of_zarr_are_replaced(scene: hsipack.Dataset, tmp_path: Path) -> None:
     (tmp_path / "mine.zarr").mkdir()
     (tmp_path / "mine.zarr" / "thesis.tex").write_text("all of it")
-    with pytest.raises(hsipack.ConflictError, match="not a Zarr group"):
-        write_map(tmp_path / "mine.zarr", ids(), scene, 0)
+    zarr.create_group(tmp_path / "theirs.zarr", attributes={"title": "years of work"})
+    for name in ("mine.zarr", "theirs.zarr"):
+        with pytest.raises(hsipack.ConflictError, match=f"{name}: .* not an export"):
+            write_map(tmp_path / name, ids(), scene, 0)
     assert (tmp_path / "mine.zarr" / "thesis.tex").read_text() == "all of it"
+    assert zarr.open_group(tmp_path / "theirs.zarr", mode="r").attrs["title"] == "years of work"
     with pytest.raises(hsipack.ConflictError, match=r"colours|colors"):
         write_map(tmp_path / "no.zarr", scores(), scene, 0, colors=[(0, 0, 0)])
-    assert [one.name for one in tmp_path.iterdir()] == ["mine.zarr"]
+    assert {one.name for one in tmp_path.iterdir()} == {"mine.zarr", "theirs.zarr"}

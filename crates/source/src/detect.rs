@@ -300,6 +300,11 @@ pub fn is_picture(path: &Path) -> bool {
     png::recognises(path, &head) || jpeg::recognises(path, &head)
 }
 
+/// Whether the file at `path` is a table of single spectra in ENVI's format, which is no cube.
+pub fn is_spectral_library(path: &Path) -> bool {
+    envi::is_spectral_library(path)
+}
+
 /// Whether a file's name ends like that of an archive that cannot be opened.
 pub fn is_unread_archive(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();

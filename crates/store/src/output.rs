@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hsipack_format::{Error, Opt, Result, remedy};
 use walkdir::WalkDir;
 
+use crate::regular_file;
 use crate::remote::{self, Upload, is_url};
 use crate::writeback::Writeback;
 
@@ -212,12 +213,27 @@ pub fn exists(path: &Path) -> Result<bool> {
     if is_url(path) { remote::exists(path) } else { Ok(path.symlink_metadata().is_ok()) }
 }
 
-/// Refuses to write files that exist already, unless `force` is set.
+/// Refuses to replace a device, a pipe or a socket.
+///
+/// # Errors
+/// If one of these exists at `path`, or `path` is a link to it.
+pub fn check_kind(path: &Path) -> Result<()> {
+    let found = path.metadata().ok().filter(|found| !is_url(path) && !found.is_dir());
+    match found.and_then(|found| regular_file::other_kind(found.file_type())) {
+        Some(what) => Err(Error::conflict(format!("this is {what}, which is not replaced"))
+            .at(path)
+            .with_remedy(remedy!["choose another ", Opt::Output])),
+        None => Ok(()),
+    }
+}
+
+/// Refuses to write files that exist already, unless `force` is set, and files in place of devices, pipes and sockets.
 ///
 /// # Errors
 /// If one of them exists (the error names it), or the server does not answer.
 pub fn check_absent(files: &[PathBuf], force: bool) -> Result<()> {
     for file in files {
+        check_kind(file)?;
         if !force && exists(file)? {
             return Err(Error::conflict("the file exists").at(file).with_remedy(remedy![
                 "choose another ",

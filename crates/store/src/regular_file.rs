@@ -1,6 +1,6 @@
 //! Opening regular files of this machine, and nothing else.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, FileType, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
@@ -23,21 +23,24 @@ pub const SAMPLES: u64 = 16 << 30;
 pub(crate) fn open(path: &Path, options: &OpenOptions, flags: i32) -> Result<(File, u64)> {
     let cannot = |error| Error::io(path, "cannot read", error);
     // Checked before opening, because opening a device may already have an effect.
-    let kind = path.metadata().map_err(cannot)?.file_type();
-    let what = match kind {
-        kind if kind.is_dir() => Some("a folder"),
-        kind if kind.is_fifo() => Some("a pipe"),
-        kind if kind.is_socket() => Some("a socket"),
-        kind if kind.is_file() => None,
-        _ => Some("a device"),
-    };
-    if let Some(what) = what {
+    if let Some(what) = other_kind(path.metadata().map_err(cannot)?.file_type()) {
         return Err(not_a_file(path, what));
     }
     // If the file was replaced by a pipe meanwhile, opening it does not wait for a writer.
     let file = options.clone().custom_flags(flags | libc::O_NONBLOCK).open(path).map_err(cannot)?;
     let meta = file.metadata().map_err(cannot)?;
     if meta.is_file() { Ok((file, meta.len())) } else { Err(not_a_file(path, "something else")) }
+}
+
+/// The kind of something that is no regular file, for messages.
+pub(crate) fn other_kind(kind: FileType) -> Option<&'static str> {
+    match kind {
+        kind if kind.is_dir() => Some("a folder"),
+        kind if kind.is_fifo() => Some("a pipe"),
+        kind if kind.is_socket() => Some("a socket"),
+        kind if kind.is_file() => None,
+        _ => Some("a device"),
+    }
 }
 
 fn not_a_file(path: &Path, what: &str) -> Error {

@@ -15,7 +15,7 @@ import pytest
 import scipy.io
 import tifffile
 import zarr
-from helpers import Hsipack, open_xarray, read_zarr, samples, stacks
+from helpers import Hsipack, open_xarray, read_zarr, samples, smooth_cube, stacks, write_envi
 from PIL import Image
 from public_datasets.driving import write_hsd
 from public_datasets.folders import scene
@@ -503,6 +503,28 @@ def test_a_2_d_array_beside_cubes_is_offered_as_a_mask(hsipack: Hsipack, tmp_pat
     for path in root.glob("?.mat"):
         path.unlink()
     assert "2-D" in hsipack.refuse(root, out=tmp_path / "b", names=root / "0_gt.mat")
+
+
+def test_spectral_libraries_beside_cubes_are_passed_over(hsipack: Hsipack, tmp_path: Path) -> None:
+    root = tmp_path / "in"
+    root.mkdir()
+    np.save(root / "a.npy", SERIES[0])
+    spectra = smooth_cube((5, 11, 1))
+    for name in ("soils", "leaves"):
+        write_envi(root / f"{name}.hdr", spectra, file_type="ENVI Spectral Library", ending=".sli")
+    report = hsipack.convert(root, "--axes", "yxb", out=tmp_path / "out")
+    check(tmp_path / "out", {"a": SERIES[0]})
+    names = f"{root}/leaves.hdr, {root}/soils.hdr"
+    assert (
+        f"2 files are ENVI spectral libraries, not cubes, and are not packed: {names}"
+        in report["notes"]
+    )
+    # By name, and in a folder of nothing else, it is an error.
+    (root / "a.npy").unlink()
+    for path in (root / "leaves.sli", root / "leaves.hdr", root):
+        message = hsipack.refuse(path, out=tmp_path / "b", names=root / "leaves.hdr")
+        assert "an ENVI spectral library" in message
+        assert "write them as a CSV" in message
 
 
 def test_the_same_cube_in_two_forms_is_packed_once(hsipack: Hsipack, tmp_path: Path) -> None:

@@ -65,7 +65,8 @@ def folder(hsipack: Hsipack, tmp_path: Path) -> Path:
             file.write(values)
         Image.fromarray(mask(number)).save(masks / f"s{number}.png")
         split = "train" if number else "val"
-        lines.append(f"s{number},{split},CamX,2026-05-0{number + 1}T10:00:00Z,{number + 0.5}")
+        time = f"2026-05-0{number + 1}T{10 + number}:00:00+0{number}:00"
+        lines.append(f"s{number},{split},CamX,{time},{number + 0.5}")
     (tmp_path / "samples.csv").write_text("\n".join(lines))
     (tmp_path / "about.toml").write_text(ABOUT)
     hsipack.convert(
@@ -296,6 +297,7 @@ def test_stac_items_are_where_and_when_the_cubes_were_measured(
             expected = transform_geom(scan.crs, "EPSG:4326", polygon)["coordinates"]
         assert np.allclose(item.geometry["coordinates"], expected, rtol=0, atol=1e-8)
         assert item.datetime.isoformat() == f"2026-05-0{number + 1}T10:00:00+00:00"
+        assert item.to_dict()["properties"]["datetime"].endswith("Z")
         bands = item.to_dict()["assets"]["image"]["bands"]
         centers = [band["eo:center_wavelength"] for band in bands]
         assert np.allclose(centers, np.linspace(0.45, 0.9, BANDS))

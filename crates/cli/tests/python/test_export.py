@@ -1,6 +1,8 @@
 """Output of `hsipack export`, `info` and `preview`, read by NumPy, tifffile and Spectral Python."""
 
 import json
+import os
+import shutil
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 import tifffile
 import xarray
+import zarr
 from helpers import (
     Hsipack,
     assert_same_bits,
@@ -147,6 +150,22 @@ def test_masks(packed: Packed, tmp_path: Path) -> None:
     assert np.array_equal(image.open_memmap()[..., 0], mask)
 
 
+def test_envi_has_a_name_for_every_class_id(hsipack: Hsipack, tmp_path: Path) -> None:
+    ids = np.random.default_rng(0).choice([0, 1, 4, 9], (7, 6)).astype("u1")
+    np.save(tmp_path / "a.npy", np.ones((7, 6, 3), "f4"))
+    np.save(tmp_path / "ids.npy", ids)
+    words = ("--axes", "yxb", "--mask", f"m={tmp_path}/ids.npy", "--class-names", "0=none,1=oak")
+    hsipack.convert(tmp_path / "a.npy", *words, out=tmp_path / "d")
+    path = tmp_path / "m.hdr"
+    done = hsipack.run("export", tmp_path / "d", "--sample", 0, "--mask", "m", "-o", path)
+    assert done.returncode == 0, done.stderr
+    image = envi.open(path)
+    assert np.array_equal(image.open_memmap()[..., 0], ids)
+    assert image.metadata["classes"] == "10"
+    assert image.metadata["class names"] == ["none", "oak", *(f"class {id}" for id in range(2, 10))]
+    assert len(image.metadata["class lookup"]) == 30
+
+
 def test_exports_pack_to_the_same_values(packed: Packed, tmp_path: Path) -> None:
     packed.export(tmp_path / "b.hdr")
     again = tmp_path / "again"
@@ -165,6 +184,45 @@ def test_refusals(packed: Packed, tmp_path: Path) -> None:
     message = check_refusal(packed.hsipack.run(*words, tmp_path / "x.xyz"), None)
     assert ".npy" in message
     assert ".hdr" in message
+
+
+def test_force_replaces_only_files_and_exports(packed: Packed, tmp_path: Path) -> None:
+    commands: dict[str, list[object]] = {
+        f"pipe.{ending}": ["export", packed.path, "--sample", 0]
+        for ending in ("npy", "hdr", "img", "tif", "zarr")
+    }
+    commands["pipe.csv"] = commands["pipe.parquet"] = ["spectra", packed.path, "--mask", "mask"]
+    commands["pipe.png"] = ["preview", packed.path]
+    for name, words in commands.items():
+        pipe = tmp_path / name
+        os.mkfifo(pipe)
+        for force in ([], ["--force"]):
+            done = packed.hsipack.run(*words, "-o", pipe, *force)
+            message = check_refusal(done, pipe.with_suffix(""))
+            assert not force or "this is a pipe" in message
+            assert pipe.is_fifo()
+        pipe.unlink()
+    card = tmp_path / "card"
+    card.mkdir()
+    os.mkfifo(card / "croissant.json")
+    done = packed.hsipack.run("card", packed.path, "-o", card, "--force")
+    assert "this is a pipe" in check_refusal(done, card / "croissant.json")
+    device = tmp_path / "null.npy"
+    device.symlink_to("/dev/null")
+    words = ["export", packed.path, "--sample", 0, "--force", "-o"]
+    assert "this is a device" in check_refusal(packed.hsipack.run(*words, device), device)
+    assert device.is_symlink()
+    # A whole dataset, or a group of someone else, is no export.
+    dataset, theirs = tmp_path / "d.zarr", tmp_path / "theirs.zarr"
+    shutil.copytree(packed.path, dataset)
+    zarr.create_group(theirs)
+    for path in (dataset, theirs):
+        message = check_refusal(packed.hsipack.run(*words, path), path)
+        assert "is not an export" in message
+    assert packed.hsipack.run("validate", dataset).returncode == 0
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "card", "null.npy", "d.zarr", "theirs.zarr",
+    }  # fmt: skip
 
 
 def test_info_and_preview(packed: Packed, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import spectral.io.envi
 import tifffile
 import zarr
 from helpers import ENVI_TYPES, INTERLEAVES, Hsipack, samples
+from rasterio.enums import ColorInterp
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 
@@ -772,3 +773,44 @@ def test_deliveries_without_the_product_s_name_are_the_product(
                 assert isinstance(want, zarr.Array)
                 np.testing.assert_array_equal(np.asarray(got[...]), np.asarray(want[...]))
     assert packed
+
+
+@pytest.mark.parametrize(
+    ("options", "bands", "alpha"),
+    [
+        # What GDAL writes for red, green, blue and near infrared.
+        ({}, 4, 3),
+        ({"photometric": "minisblack"}, 4, None),
+        # It takes the second of any number of other bands.
+        ({"alpha": "premultiplied"}, 6, 1),
+        ({"alpha": "unspecified"}, 6, None),
+        ({"photometric": "minisblack", "alpha": "unspecified", "profile": "baseline"}, 5, 2),
+    ],
+)
+def test_a_band_marked_as_alpha_is_packed_and_pointed_out(
+    hsipack: Hsipack,
+    tmp_path: Path,
+    options: dict[str, Any],
+    bands: int,
+    alpha: int | None,
+) -> None:
+    cube = np.random.default_rng(0).integers(0, 255, (7, 6, bands), dtype="uint8")
+    cube[2:4, :, -1] = 0
+    geotiff(**options)(tmp_path / "scene", cube)
+    file = tmp_path / "scene.tif"
+    if "profile" in options:
+        (tmp_path / "scene.tif.aux.xml").write_text(
+            '<PAMDataset><PAMRasterBand band="3"><ColorInterp>Alpha</ColorInterp></PAMRasterBand>'
+            "</PAMDataset>"
+        )
+    with rasterio.open(file) as opened:
+        meanings = enumerate(opened.colorinterp)
+        marked = [band for band, meaning in meanings if meaning == ColorInterp.alpha]
+    assert marked == ([] if alpha is None else [alpha])
+    report = hsipack.convert(file, out=tmp_path / "out")
+    notes = [note for note in report["notes"] if "alpha" in note]
+    assert len(notes) == len(marked)
+    assert all(f"band {alpha} (counted" in note and "--bands" in note for note in notes)
+    image = zarr.open_group(tmp_path / "out", mode="r")[f"7x6x{bands}/image"]
+    assert isinstance(image, zarr.Array)
+    np.testing.assert_array_equal(np.asarray(image[0]), cube)

@@ -8,6 +8,8 @@ from typing import Any
 import h5py
 import numpy as np
 import pandas
+import pyarrow
+import pyarrow.parquet
 import pytest
 import scipy.io
 from helpers import Hsipack, check_refusal, partial, read_zarr, samples, smooth_cube, write_cubes
@@ -413,6 +415,54 @@ def test_malformed_tables_end_with_an_error_that_names_them(
         assert len(done.stderr) < 4000, name
         assert not out.exists()
         assert not partial(out).exists()
+
+
+def test_columns_of_one_name_are_refused(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 1)
+    columns = [pyarrow.array(values) for values in (["cube_000"], [1], [2])]
+    parquet = tmp_path / "t.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns, ["name", "label", "label"]), parquet)
+    nested = '[{"name": "cube_000", "of": {"day": 1}, "of.day": 2}]'
+    for name, content, column in [
+        ("t.csv", "name,label,label\ncube_000,1,2\n", "label"),
+        ("spaces.csv", "name,label, label \ncube_000,1,2\n", "label"),
+        ("t.tsv", "name\tage\tlabel\tage\ncube_000\t1\t2\t\n", "age"),
+        ("t.json", nested, "of.day"),
+        ("t.parquet", None, "label"),
+    ]:
+        if content is not None:
+            (tmp_path / name).write_text(content)
+        words = ("convert", tmp_path / "in", "-o", tmp_path / "o", "--table", tmp_path / name)
+        message = check_refusal(hsipack.run(*words), tmp_path / name)
+        assert f"2 columns are called `{column}`" in message
+    # Excel writes empty columns, without names, for cells that were once used.
+    (tmp_path / "blank.csv").write_text("name,label,,\ncube_000,1,,\n")
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(tmp_path / "in", "--table", tmp_path / "blank.csv", out=out)
+    assert samples(out)[0]["label"] == 1
+
+
+def test_tables_and_lists_may_be_utf16(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 2)
+    rows = "name\tOrt\tlabel\ncube_000\tKöln\t1\ncube_001\tŁódź\t2\n"
+    for encoding in ("utf-8", "utf-8-sig", "utf-16-le", "utf-16-be"):
+        mark = "\ufeff" if encoding.startswith("utf-16") else ""
+        table, split = tmp_path / f"{encoding}.txt", tmp_path / f"{encoding}-train.txt"
+        table.write_bytes((mark + rows.replace("\n", "\r\n")).encode(encoding))
+        split.write_bytes((mark + "cube_001\r\n").encode(encoding))
+        out = tmp_path / f"{encoding}.hsipack"
+        words = ("--table", table, "--split", f"train={split}")
+        hsipack.convert(tmp_path / "in", *words, out=out)
+        lines = samples(out)
+        assert [line["Ort"] for line in lines] == ["Köln", "Łódź"], encoding
+        assert [line["label"] for line in lines] == [1, 2]
+        assert [line.get("split") for line in lines] == [None, "train"]
+    for encoding in ("cp1252", "utf-16"):
+        table = tmp_path / f"bad-{encoding}.csv"
+        table.write_bytes("name,ort\ncube_000,Köln\n".encode(encoding)[:-1])
+        done = hsipack.run("convert", tmp_path / "in", "-o", tmp_path / "o", "--table", table)
+        assert "CSV UTF-8" in check_refusal(done, table)
+        assert encoding == "utf-16" or "line 2" in done.stderr
 
 
 def test_malformed_lists_end_with_an_error_that_names_them(

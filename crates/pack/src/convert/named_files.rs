@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, ErrorKind, Result};
 use hsipack_store::mirror;
 use hsipack_store::remote::{is_away, is_url};
 
@@ -39,8 +39,8 @@ pub fn find(pattern: &str, input: &Input, role: &str) -> Result<Option<Input>> {
         let url = is_url(&candidate.file);
         match candidate.here() {
             Ok(file) => files.push(file),
-            // A missing object is skipped, but a server that does not answer is an error.
-            Err(error) if url && !is_away(&error) => {}
+            // A missing object is skipped, but a server that does not answer, or no valid URL, is an error.
+            Err(error) if url && !is_away(&error) && error.kind() != ErrorKind::Malformed => {}
             Err(error) => return Err(error),
         }
     }
@@ -76,8 +76,6 @@ pub fn absence(pattern: &str, input: &Input) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hsipack_format::ErrorKind;
-
     use super::*;
 
     fn mask_of(pattern: &str, input: &Input) -> Result<Option<Input>> {

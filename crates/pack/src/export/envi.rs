@@ -12,6 +12,8 @@ use hsipack_format::{CubeShape, DType, Result};
 
 use super::raster::Raster;
 use super::{Written, map_info, to_f32};
+use crate::convert::integers;
+use crate::preview::palette::class_colour;
 use crate::staged::Staged;
 
 /// How values are written.
@@ -48,8 +50,11 @@ pub(super) fn write(raster: &Raster<'_>, header_path: &Path, data_path: &Path) -
     let mut data = Staged::create(data_path)?;
     let mut header = Staged::create(header_path)?;
     let values = values(scaling, stored);
-    let mut singles = Vec::new();
+    let (mut singles, mut greatest_id) = (Vec::new(), None);
     (raster.rows)(&mut |bytes| {
+        if raster.class_names.is_some() {
+            greatest_id = greatest_id.max(greatest(bytes, raster));
+        }
         if raster.is_whole() && matches!(values, Values::Stored { .. }) {
             return data.write(bytes);
         }
@@ -60,7 +65,8 @@ pub(super) fn write(raster: &Raster<'_>, header_path: &Path, data_path: &Path) -
         }
     })?;
     let mut notes = Vec::new();
-    header.write(header_text(raster, values, &mut notes).as_bytes())?;
+    let classes = greatest_id.map_or(0, |id| id + 1);
+    header.write(header_text(raster, values, classes, &mut notes).as_bytes())?;
     data.commit()?;
     header.commit()?;
     Ok(match values {
@@ -90,7 +96,21 @@ fn scaled(values: &[f32], scaling: Scaling, dtype: DType) -> Vec<u8> {
     }
 }
 
-fn header_text(raster: &Raster<'_>, values: Values, notes: &mut Vec<String>) -> String {
+/// The greatest class id in `bytes`, other than that of pixels without data.
+fn greatest(bytes: &[u8], raster: &Raster<'_>) -> Option<usize> {
+    let mut ids = Vec::new();
+    integers::read(bytes, raster.dtype, &mut ids);
+    let of_classes = ids.into_iter().filter(|id| raster.nodata != Some(*id));
+    of_classes.map(|id| id as usize).max()
+}
+
+/// The text of the header. Readers need a name and a colour for each of `classes` classes, if there are classes.
+fn header_text(
+    raster: &Raster<'_>,
+    values: Values,
+    classes: usize,
+    notes: &mut Vec<String>,
+) -> String {
     let code = match raster.dtype {
         _ if values == Values::Scaled(DType::F64) => 5,
         _ if values == Values::Scaled(DType::F32) => 4,
@@ -101,8 +121,8 @@ fn header_text(raster: &Raster<'_>, values: Values, notes: &mut Vec<String>) -> 
         DType::U64 => 15,
         _ => 4,
     };
-    let classes = raster.class_names.as_deref();
-    let file_type = if classes.is_some() { "ENVI Classification" } else { "ENVI Standard" };
+    let class_names = raster.class_names.as_deref();
+    let file_type = if class_names.is_some() { "ENVI Classification" } else { "ENVI Standard" };
     let CubeShape { rows, columns, bands } = raster.shape;
     let title = plain(&raster.title);
     let mut text = format!(
@@ -133,16 +153,17 @@ fn header_text(raster: &Raster<'_>, values: Values, notes: &mut Vec<String>) -> 
         }
     }
     bands_text(raster, &mut text);
-    if let Some(names) = classes {
-        let _ = writeln!(text, "classes = {}", names.len());
-        let name = |(id, name): (usize, &String)| match plain(name) {
-            // Other programs expect a name for every class.
-            empty if empty.trim().is_empty() => format!("class {id}"),
-            name => name,
+    if let Some(names) = class_names {
+        let colours = raster.class_colours.as_deref().unwrap_or_default();
+        let classes = classes.max(names.len()).max(colours.len());
+        let _ = writeln!(text, "classes = {classes}");
+        let name = |id: usize| match names.get(id).map(|name| plain(name)) {
+            Some(name) if !name.trim().is_empty() => name,
+            _ => format!("class {id}"),
         };
-        list(&mut text, "class names", names.iter().enumerate().map(name));
-        let colours = raster.class_colours.iter().flatten().flatten();
-        list(&mut text, "class lookup", colours.map(u8::to_string));
+        list(&mut text, "class names", (0..classes).map(name));
+        let colour = |id: usize| colours.get(id).copied().unwrap_or_else(|| class_colour(id));
+        list(&mut text, "class lookup", (0..classes).flat_map(colour).map(|part| part.to_string()));
     }
     text
 }

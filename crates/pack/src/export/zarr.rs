@@ -9,6 +9,7 @@ use hsipack_format::geo::cf;
 use hsipack_format::metadata::{FWHM, WAVELENGTH};
 use hsipack_format::zarr::{ArrayMeta, ChunkCodecs, group, parse_group, to_text};
 use hsipack_format::{Codec, Compressor, DType, Error, Opt, Result, Shuffle, remedy};
+use hsipack_store::folder::link_target;
 use hsipack_store::{codec, remote};
 use serde_json::{Map, Value, json};
 
@@ -182,8 +183,9 @@ impl StagedFolder {
                     ", or .tif"
                 ]));
         }
-        if path.exists() && !is_group(path) {
-            return Err(Error::conflict("the path exists and is not a Zarr group")
+        let path = &link_target(path);
+        if path.exists() && !is_export(path) {
+            return Err(Error::conflict("the path exists and is not an export of hsipack")
                 .at(path)
                 .with_remedy(remedy!["choose another ", Opt::Output]));
         }
@@ -223,9 +225,14 @@ impl StagedFolder {
     }
 }
 
-/// Whether a folder is a Zarr group. Nothing else is replaced.
-fn is_group(path: &Path) -> bool {
-    fs::read(path.join("zarr.json")).is_ok_and(|text| parse_group(&text).is_ok())
+/// Titles of exports and maps begin with these words.
+const TITLES: [&str; 2] = ["hsipack export of sample ", "map of sample "];
+
+/// Whether a folder is a group that was written here. Nothing else is replaced.
+fn is_export(path: &Path) -> bool {
+    let attributes = fs::read(path.join("zarr.json")).ok().and_then(|text| parse_group(&text).ok());
+    let title = attributes.as_ref().and_then(|all| all.get("title")?.as_str());
+    title.is_some_and(|title| TITLES.iter().any(|start| title.starts_with(start)))
 }
 
 impl Drop for StagedFolder {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use hsipack_format::{Error, Result};
 use hsipack_store::mirror;
 
-use super::wildcards::WILD;
+use super::wildcards::first_wildcard;
 
 /// How many names a message lists.
 const NAMED: usize = 5;
@@ -21,7 +21,7 @@ const NAMED: usize = 5;
 /// # Errors
 /// If the archive cannot be read.
 pub(super) fn glob_inside(text: &str) -> Result<Option<String>> {
-    let Some(wild) = text.find(WILD) else { return Ok(None) };
+    let Some(wild) = first_wildcard(text) else { return Ok(None) };
     let Some(slash) = text[..wild].rfind('/') else { return Ok(None) };
     let folder = mirror::inside_archive(Path::new(&text[..slash]))?;
     Ok(folder.map(|folder| {

@@ -8,13 +8,13 @@ use hsipack_store::mirror;
 use hsipack_store::remote::is_url;
 
 use super::folder::{Search, find_cubes, hidden_parts};
-use super::wildcards::{WILD, Wildcards};
+use super::wildcards::{Wildcards, first_wildcard};
 use crate::input::{Fields, Input, missing};
 use crate::table;
 
 /// The glob `url`, rewritten for the local files that mirror objects.
 pub(super) fn glob_of_files(url: &str) -> Result<String> {
-    let wild = url.find(WILD).unwrap_or(url.len());
+    let wild = first_wildcard(url).unwrap_or(url.len());
     let (folder, pattern) = url.split_at(url[..wild].rfind('/').map_or(wild, |slash| slash + 1));
     if !is_url(Path::new(folder)) {
         return Err(missing(Path::new(url)));
@@ -32,7 +32,7 @@ pub(super) fn glob_of_files(url: &str) -> Result<String> {
 /// If nothing matches, or a folder cannot be searched.
 pub(super) fn expand_glob(text: &str, search: &Search<'_>) -> Result<Vec<Input>> {
     let missing = || mirror::error_with_urls(missing(&Input::parse(text).file));
-    if !text.contains(WILD) {
+    if first_wildcard(text).is_none() {
         return Err(missing());
     }
     let found = glob::glob(text)

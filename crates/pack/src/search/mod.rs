@@ -29,7 +29,7 @@ pub(crate) use self::exclusion::Exclusion;
 use self::folder::{Search, find_cubes};
 use self::globs::{expand_glob, glob_of_files};
 pub(crate) use self::only_cube::only_cube;
-use self::wildcards::WILD;
+use self::wildcards::first_wildcard;
 use crate::convert::{ValueOptions, header};
 use crate::input::Input;
 use crate::table;
@@ -97,7 +97,7 @@ fn not_a_folder(input: &Input) -> Error {
 
 fn expand_one(text: &str, search: &Search<'_>) -> Result<Vec<Input>> {
     let input = Input::parse(text);
-    let has_pattern_for_files = input.file.to_string_lossy().contains(WILD);
+    let has_pattern_for_files = first_wildcard(&input.file.to_string_lossy()).is_some();
     if let Some(variable) = input
         .variable
         .clone()
@@ -148,5 +148,14 @@ mod tests {
         assert!(error.to_string().starts_with("no/such.hdr: no such file"), "{error}");
         let error = expand(&["no/such*.hdr".into()], &[], &ValueOptions::default()).unwrap_err();
         assert!(error.to_string().contains("no/such*.hdr"), "{error}");
+    }
+
+    #[test]
+    fn a_url_with_a_query_is_refused_as_a_url() {
+        let _session = hsipack_store::mirror::session();
+        for url in ["https://h/a.hdr?download=1", "http://h/a.h5?download=1::/b"] {
+            let error = expand(&[url.into()], &[], &ValueOptions::default()).unwrap_err();
+            assert!(error.to_string().contains("leave out what follows ?"), "{error}");
+        }
     }
 }

@@ -1,11 +1,19 @@
 //! The texts that the stars of a glob matched: values of the fields `{1}`, `{2}`, …
 
+use std::path::Path;
+
+use hsipack_store::remote::is_of_web_server;
 use regex::Regex;
 
 use crate::input::Fields;
 
-/// The characters that make a path a glob.
-pub(super) const WILD: [char; 3] = ['*', '?', '['];
+/// The place of the first character that makes a path a glob. In URLs of web servers, `?` begins a query.
+pub(super) fn first_wildcard(path: &str) -> Option<usize> {
+    match is_of_web_server(Path::new(path)) {
+        true => path.find(['*', '[']),
+        false => path.find(['*', '?', '[']),
+    }
+}
 
 /// The wildcards of a glob: `*` matches within a part of a path, and `**` any number of parts.
 pub struct Wildcards(Option<Regex>);
@@ -67,6 +75,21 @@ mod tests {
         let mut fields = Fields::new();
         Wildcards::of(glob).add(text, &mut fields);
         fields.into_values().flatten().collect()
+    }
+
+    #[test]
+    fn queries_of_web_servers_are_no_wildcards() {
+        for (path, first) in [
+            ("https://h/a.hdr?download=1", None),
+            ("HTTP://h/*.hdr?download=1", Some(9)),
+            ("http://h/[ab].hdr", Some(9)),
+            ("s3://b/a?.hdr", Some(8)),
+            ("a?.hdr", Some(1)),
+            ("https/a?.hdr", Some(7)),
+            ("a.hdr", None),
+        ] {
+            assert_eq!(first_wildcard(path), first, "{path}");
+        }
     }
 
     #[test]

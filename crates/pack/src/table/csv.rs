@@ -6,15 +6,14 @@ use serde_json::Number;
 use super::json::{Json, MAX_VALUES};
 use super::rows::Rows;
 
-/// Reads a table with a header, which has the column `needed` at most once. Cells are between commas; between tabs or
-/// semicolons if the header has no commas.
+/// Reads a table with a header. Cells are between commas; between tabs or semicolons if the header has no commas.
 ///
 /// If every cell of a column is a whole number, or a number, the column becomes numbers. In tables with semicolons, numbers
 /// may have decimal commas. `True` and `False` become booleans, and empty cells null.
 ///
 /// # Errors
-/// If it is not a table of text in UTF-8 with a header, has the column twice, or has too many cells.
-pub(crate) fn read(text: &[u8], needed: &str) -> Result<Rows> {
+/// If it is not a table of text with a header, has a column twice, or has too many cells.
+pub(crate) fn read(text: &str) -> Result<Rows> {
     let fail = |error: csv::Error| {
         let line = |position: Option<csv::Position>| {
             position.map_or_else(String::new, |position| format!("line {}: ", position.line()))
@@ -24,38 +23,26 @@ pub(crate) fn read(text: &[u8], needed: &str) -> Result<Rows> {
                 "{}the header has {expected_len} columns, but this row has {len}; a comma inside a cell needs quotes around the cell",
                 line(pos)
             ),
-            csv::ErrorKind::Utf8 { pos, .. } => format!("{}the text is not UTF-8", line(pos)),
             other => format!("{other:?}"),
         };
         Error::malformed(format!("not a CSV: {what}"))
             .with_remedy("save it as comma-separated UTF-8 with a header line")
     };
-    let delimiter = delimiter(text);
+    let delimiter = delimiter(text.as_bytes());
     let mut builder = csv::ReaderBuilder::new();
-    let mut reader = builder.trim(csv::Trim::All).delimiter(delimiter).from_reader(text);
-    // Spreadsheet programs write a byte order mark before the first column's name.
-    let header: Vec<String> = reader
-        .headers()
-        .map_err(fail)?
-        .iter()
-        .map(|column| column.trim_start_matches('\u{feff}').to_owned())
-        .collect();
-    let named = header.iter().filter(|column| *column == needed).count();
-    if named > 1 {
-        return Err(Error::malformed(format!("{named} columns are called `{needed}`"))
-            .with_remedy("keep one of them"));
-    }
+    let mut reader = builder.trim(csv::Trim::All).delimiter(delimiter).from_reader(text.as_bytes());
+    let header: Vec<String> = reader.headers().map_err(fail)?.iter().map(str::to_owned).collect();
     let columns: Vec<(usize, &str)> = header.iter().map(String::as_str).enumerate().collect();
     rows_of(&mut reader, &columns, delimiter).map_err(|error| match error {
         Failure::Csv(error) => fail(error),
-        Failure::TooLarge(error) => error,
+        Failure::Table(error) => error,
     })
 }
 
 /// The rows of some columns of a table, by number and name, converted as by [`read`].
 ///
 /// # Errors
-/// If it is not a table of text in UTF-8, or has too many cells in these columns.
+/// If it is not a table of text in UTF-8, has one of these columns twice, or has too many cells in them.
 pub(crate) fn read_columns(
     text: impl std::io::Read,
     columns: &[(usize, &str)],
@@ -65,13 +52,13 @@ pub(crate) fn read_columns(
     let mut reader = builder.trim(csv::Trim::All).delimiter(delimiter).from_reader(text);
     rows_of(&mut reader, columns, delimiter).map_err(|error| match error {
         Failure::Csv(error) => Error::malformed(format!("not a CSV: {error}")),
-        Failure::TooLarge(error) => error,
+        Failure::Table(error) => error,
     })
 }
 
 enum Failure {
     Csv(csv::Error),
-    TooLarge(Error),
+    Table(Error),
 }
 
 fn rows_of<R: std::io::Read>(
@@ -81,7 +68,7 @@ fn rows_of<R: std::io::Read>(
 ) -> std::result::Result<Rows, Failure> {
     let mut rows = Rows::new("row", 2);
     let ids = columns.iter().map(|(_, column)| rows.column(column));
-    let ids: Vec<u32> = ids.collect::<Result<_>>().map_err(Failure::TooLarge)?;
+    let ids: Vec<u32> = ids.collect::<Result<_>>().map_err(Failure::Table)?;
     let mut record = csv::StringRecord::new();
     let mut values = 0;
     while reader.read_record(&mut record).map_err(Failure::Csv)? {
@@ -89,14 +76,14 @@ fn rows_of<R: std::io::Read>(
         if values > MAX_VALUES {
             let error = Error::unsupported(format!("the table has more than {MAX_VALUES} cells"))
                 .with_remedy("keep only the columns and rows that are needed");
-            return Err(Failure::TooLarge(error));
+            return Err(Failure::Table(error));
         }
         let cell = |column: usize| record.get(column).unwrap_or_default();
         let cells = ids.iter().zip(columns).map(|(id, (column, _))| match cell(*column) {
             "" => (*id, Json::Null),
             cell => (*id, Json::Text(cell.into())),
         });
-        rows.push(cells.collect());
+        rows.push(cells.collect()).map_err(Failure::Table)?;
     }
     convert(&mut rows, delimiter == b';');
     Ok(rows)

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Result, text};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::json::{self, Json};
@@ -119,7 +119,7 @@ fn read_one(
     };
     if !is_json(file) {
         let name = list.name.as_deref();
-        all.push(new("split", name, lines(&bytes)?));
+        all.push(new("split", name, lines(&text::decode(bytes)?)?));
         return Ok(());
     }
     let whole = json::parse(&bytes)?;
@@ -168,14 +168,9 @@ fn is_json(file: &Path) -> bool {
 }
 
 /// The lines of a text, without empty ones.
-fn lines(text: &[u8]) -> Result<Vec<String>> {
+fn lines(text: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
-        let line = std::str::from_utf8(line).map_err(|_| {
-            Error::malformed(format!("line {}: the text is not UTF-8", number + 1))
-                .with_remedy("save the list as UTF-8, with a name on each line")
-        })?;
-        let line = line.trim_start_matches('\u{feff}').trim();
+    for line in text.lines().map(str::trim) {
         if !line.is_empty() {
             names.push(line.to_owned());
         }
@@ -287,8 +282,6 @@ mod tests {
 
     #[test]
     fn lines_are_trimmed_and_empty_ones_left_out() {
-        assert_eq!(lines("\u{feff}a b\r\n\n c \n".as_bytes()).unwrap(), ["a b", "c"]);
-        let error = lines(b"a\n\xff\n").unwrap_err().to_string();
-        assert!(error.contains("line 2: the text is not UTF-8"), "{error}");
+        assert_eq!(lines("a b\r\n\n c \n").unwrap(), ["a b", "c"]);
     }
 }

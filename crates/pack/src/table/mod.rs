@@ -29,7 +29,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use hsipack_format::samples::RESERVED_KEYS;
-use hsipack_format::{Error, Opt, Result, remedy};
+use hsipack_format::{Error, Opt, Result, remedy, text};
 use hsipack_source::SpectraTable;
 use hsipack_store::bounded_read;
 use hsipack_store::remote::is_url;
@@ -68,7 +68,7 @@ impl Table {
     /// If the file is not a table, the column does not exist, or two rows have the same text in it.
     pub fn read(table: &Path, key: &str) -> Result<Self> {
         let file = File::open(table)?;
-        Self::new(file.rows(key, key)?, key).map_err(|error| error.at(&file.path))
+        Self::new(file.rows(key)?, key).map_err(|error| error.at(&file.path))
     }
 
     /// The table in a text of JSON, as [`read`](Self::read).
@@ -162,7 +162,7 @@ struct File {
 enum Content {
     Json(Json),
     Parquet(Vec<u8>),
-    Text(Vec<u8>),
+    Text(String),
 }
 
 impl File {
@@ -175,11 +175,11 @@ impl File {
             "jsonl" | "ndjson" => Content::Json(at(&path, json::parse_lines(&bytes))?),
             _ if bytes.starts_with(PARQUET) => Content::Parquet(bytes),
             "json" => Content::Json(at(&path, json::parse(&bytes))?),
-            "csv" | "tsv" | "txt" | "tab" => Content::Text(bytes),
+            "csv" | "tsv" | "txt" | "tab" => Content::Text(at(&path, text::decode(bytes))?),
             _ if first.is_some_and(|first| b"[{".contains(first)) => {
                 Content::Json(at(&path, json::parse(&bytes))?)
             }
-            _ => Content::Text(bytes),
+            _ => Content::Text(at(&path, text::decode(bytes))?),
         };
         if let (Some(part), false) = (&part, matches!(content, Content::Json(_))) {
             return Err(Error::conflict(format!("only JSON files have parts, such as '{part}'"))
@@ -189,9 +189,8 @@ impl File {
         Ok(Self { path, part, content })
     }
 
-    /// The rows of the table. A table of text must have the column `needed`, unless it is empty. Samples are identified by
-    /// `identifier`.
-    fn rows(&self, needed: &str, identifier: &str) -> Result<Rows> {
+    /// The rows of the table. Samples are identified by `identifier`.
+    fn rows(&self, identifier: &str) -> Result<Rows> {
         match &self.content {
             Content::Json(json) => {
                 let part = match &self.part {
@@ -217,7 +216,7 @@ impl File {
                 at(&self.path, records::rows(part, identifier))
             }
             Content::Parquet(bytes) => at(&self.path, parquet::read(bytes.clone())),
-            Content::Text(text) => at(&self.path, csv::read(text, needed)),
+            Content::Text(text) => at(&self.path, csv::read(text)),
         }
     }
 
@@ -242,7 +241,7 @@ impl File {
             if let Some(path) = paths.iter().find(is_file) {
                 let file = File::open(path)?;
                 let title = file.path.file_stem().unwrap_or_default().to_string_lossy();
-                let rows = file.rows("", identifier)?;
+                let rows = file.rows(identifier)?;
                 return Ok(Some(Joined { rows, title: title.into_owned(), column }));
             }
         }
@@ -285,12 +284,12 @@ pub(crate) fn read_json(path: &Path) -> Result<Json> {
     json::parse(&bytes(path)?).map_err(|error| error.at(path))
 }
 
-/// Reads a table of text of which no column is needed.
+/// Reads a table of text.
 ///
 /// # Errors
 /// If it cannot be read, is no table, or is too large.
 pub(crate) fn read_cells(path: &Path) -> Result<Rows> {
-    csv::read(&bytes(path)?, "").map_err(|error| error.at(path))
+    at(path, text::decode(bytes(path)?).and_then(|text| csv::read(&text)))
 }
 
 /// Reads a list of inputs: a CSV with a `path` column. Relative paths are relative to the CSV's folder. The other
@@ -300,7 +299,7 @@ pub(crate) fn read_cells(path: &Path) -> Result<Rows> {
 /// If the file is not a CSV with a header, or lacks the column.
 pub fn read_list(path: &Path) -> Result<Vec<Input>> {
     let folder = path.parent().unwrap_or(Path::new(""));
-    let rows = at(path, csv::read(&bytes(path)?, "path"))?;
+    let rows = read_cells(path)?;
     if rows.id("path").is_none() {
         let advice = remedy!["add a column `path`; to add columns to cubes, use ", Opt::Table];
         return Err(rows.no_column("path").at(path).with_remedy(advice));
@@ -514,6 +513,8 @@ mod tests {
             ("name,x\na\n", "line 2: the header has 2 columns, but this row has 1"),
             ("Name,x\na,1\n", "it has no column `name`, only \"Name\", \"x\""),
             ("name,x,name\na,1,b\n", "2 columns are called `name`"),
+            ("name,x, x \na,1,2\n", "2 columns are called `x`"),
+            ("name;x;x\na;1;1\n", "2 columns are called `x`"),
             ("name,x\n,1\n", "row 2 of the table has no name"),
         ] {
             let error = Table::read(write(text).path(), "name").unwrap_err().to_string();

@@ -18,7 +18,7 @@ const MAX_COLUMN_BYTES: i64 = 512 << 20;
 /// Reads a table. Members of structures become columns with a dot between their names.
 ///
 /// # Errors
-/// If it is not a Parquet file, is damaged, or has too many values.
+/// If it is not a Parquet file, is damaged, has a column twice, or has too many values.
 pub(crate) fn read(bytes: Vec<u8>) -> Result<Rows> {
     // The library checks most of what a damaged file may claim. What it does not check ends in a panic.
     let read = || rows(bytes);
@@ -60,7 +60,7 @@ fn rows(bytes: Vec<u8>) -> Result<Rows> {
             return Err(Error::unsupported(format!("the table has more than {MAX_VALUES} values"))
                 .with_remedy("keep only the columns and rows that are needed"));
         }
-        rows.push(cells);
+        rows.push(cells)?;
     }
     Ok(rows)
 }

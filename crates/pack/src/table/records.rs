@@ -22,7 +22,7 @@ use super::rows::{Cell, Rows};
 /// The keys of an object in a row become columns with a dot between their names: `files.header`.
 ///
 /// # Errors
-/// If it has another form, or columns have different lengths.
+/// If it has another form, a column occurs twice, or columns have different lengths.
 pub(crate) fn rows(json: &Json, identifier: &str) -> Result<Rows> {
     let mut rows = Rows::new("record", 0);
     match json {
@@ -34,7 +34,7 @@ pub(crate) fn rows(json: &Json, identifier: &str) -> Result<Rows> {
                 }
                 let mut cells = Vec::new();
                 flatten(entry, "", &mut rows, &mut cells)?;
-                rows.push(cells);
+                rows.push(cells)?;
             }
         }
         Json::Object(entries)
@@ -45,7 +45,7 @@ pub(crate) fn rows(json: &Json, identifier: &str) -> Result<Rows> {
         Json::Object(entries) if entries.iter().all(|(_, value)| value.is_single()) => {
             let ids = [rows.column(identifier)?, rows.column("value")?];
             for (key, value) in entries {
-                rows.push(vec![(ids[0], Json::Text((&**key).into())), (ids[1], value.clone())]);
+                rows.push(vec![(ids[0], Json::Text((&**key).into())), (ids[1], value.clone())])?;
             }
         }
         Json::Object(entries)
@@ -114,7 +114,7 @@ fn columns(entries: &[(Arc<str>, Json)], rows: &mut Rows) -> Result<()> {
     let ids: Vec<u32> = lists.iter().map(|(key, _)| rows.column(key)).collect::<Result<_>>()?;
     for row in 0..len {
         let cells = ids.iter().zip(&lists).map(|(id, (_, list))| (*id, list[row].clone()));
-        rows.push(cells.collect());
+        rows.push(cells.collect())?;
     }
     Ok(())
 }
@@ -136,7 +136,7 @@ fn indexed_columns(
     for (key, _) in index {
         let cells = ids.iter().zip(&columns);
         let cells = cells.filter_map(|(id, column)| Some((*id, column.get(key)?.clone())));
-        rows.push(cells.collect());
+        rows.push(cells.collect())?;
     }
     Ok(())
 }
@@ -150,7 +150,7 @@ fn keyed(entries: &[(Arc<str>, Json)], identifier: &str, rows: &mut Rows) -> Res
         if !cells.iter().any(|(column, _)| *column == id) {
             cells.push((id, Json::Text((&**key).into())));
         }
-        rows.push(cells);
+        rows.push(cells)?;
     }
     Ok(())
 }

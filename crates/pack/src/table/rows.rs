@@ -22,6 +22,8 @@ const ALL_NAMES: usize = 64 << 20;
 pub(crate) struct Rows {
     columns: Vec<Arc<str>>,
     ids: HashMap<Arc<str>, u32>,
+    /// For each column, the number of rows when a row last had it.
+    last: Vec<usize>,
     /// Number of bytes of the names of all columns.
     name_bytes: usize,
     rows: Vec<Box<[Cell]>>,
@@ -35,6 +37,7 @@ impl Rows {
         Self {
             columns: Vec::new(),
             ids: HashMap::new(),
+            last: Vec::new(),
             name_bytes: 0,
             rows: Vec::new(),
             unit: (word, first),
@@ -60,6 +63,7 @@ impl Rows {
         let (name, id): (Arc<str>, u32) = (name.into(), self.columns.len() as u32);
         self.columns.push(name.clone());
         self.ids.insert(name, id);
+        self.last.push(0);
         Ok(id)
     }
 
@@ -73,8 +77,22 @@ impl Rows {
     }
 
     /// Adds a row.
-    pub fn push(&mut self, cells: Vec<Cell>) {
+    ///
+    /// # Errors
+    /// If it has a column twice. Spreadsheet programs write empty columns without a name; these may be several.
+    pub fn push(&mut self, cells: Vec<Cell>) -> Result<()> {
         self.rows.push(cells.into());
+        let (number, row) = (self.rows.len(), &self.rows[self.rows.len() - 1]);
+        for (column, value) in row {
+            let name = &self.columns[*column as usize];
+            let is_blank = name.is_empty() && *value == Json::Null;
+            if !is_blank && std::mem::replace(&mut self.last[*column as usize], number) == number {
+                let count = row.iter().filter(|(other, _)| other == column).count();
+                let what = format!("{count} columns are called `{name}`");
+                return Err(Error::malformed(what).with_remedy(ONE_NAME));
+            }
+        }
+        Ok(())
     }
 
     /// The number of the column `name`.
@@ -176,7 +194,7 @@ impl Rows {
     /// row. If both tables have a column, that of `other` is named `TITLE.COLUMN`; so is a column `name`, unless `needs_name`.
     ///
     /// # Errors
-    /// If a column does not exist, or two rows of `other` have the same text.
+    /// If a column does not exist, a new name exists already, or two rows of `other` have the same text.
     pub fn join(
         &mut self,
         other: &Rows,
@@ -194,9 +212,15 @@ impl Rows {
         let is_name = |name: &str| name == "name" && !needs_name;
         let taken: Vec<bool> =
             names.iter().map(|name| self.id(name).is_some() || is_name(name)).collect();
-        let ids = names.iter().zip(taken).map(|(name, taken)| match taken {
-            true => self.column(&format!("{title}.{name}")),
-            false => self.column(name),
+        let ids = names.iter().zip(taken).map(|(name, taken)| {
+            let name = if taken { format!("{title}.{name}") } else { name.clone() };
+            match self.id(&name) {
+                Some(_) => {
+                    let what = format!("2 columns would be called `{name}`");
+                    Err(Error::conflict(what).with_remedy(ONE_NAME))
+                }
+                None => self.column(&name),
+            }
         });
         let ids: Vec<u32> = ids.collect::<Result<_>>()?;
         for row in 0..self.len() {
@@ -211,6 +235,8 @@ impl Rows {
         Ok(())
     }
 }
+
+const ONE_NAME: &str = "keep one of them, or rename one";
 
 /// A name for messages, without the end of a long one.
 fn short(name: &str) -> String {
@@ -239,7 +265,7 @@ mod tests {
                 .iter()
                 .map(|(name, value)| (rows.column(name).unwrap(), Json::Number((*value).into())));
             let cells = cells.collect();
-            rows.push(cells);
+            rows.push(cells).unwrap();
         }
         rows
     }
@@ -258,5 +284,26 @@ mod tests {
         assert!(error.contains("other: the table names 2 twice: row 1 and row 2"), "{error}");
         assert!(main.join(&other, "other", ["nothing", "id"], false).is_err());
         assert!(main.join(&other, "other", ["of", "nothing"], false).is_err());
+        // The first join has added `other.id`.
+        let error = main.join(&other, "other", ["of", "id"], false).unwrap_err().to_string();
+        assert!(error.contains("2 columns would be called `other.id`"), "{error}");
+    }
+
+    #[test]
+    fn a_row_has_each_column_once() {
+        let mut rows = Rows::new("row", 1);
+        let ids = ["a", "b", ""].map(|name| rows.column(name).unwrap());
+        let cell = |column: usize, value: Json| (ids[column], value);
+        let number = || Json::Number(1.into());
+        rows.push(vec![cell(0, number()), cell(1, Json::Null)]).unwrap();
+        rows.push(vec![cell(1, number()), cell(0, number())]).unwrap();
+        rows.push(vec![cell(2, Json::Null), cell(2, number()), cell(2, Json::Null)]).unwrap();
+        for (row, name) in [
+            (vec![cell(1, number()), cell(0, number()), cell(1, Json::Null)], "`b`"),
+            (vec![cell(2, number()), cell(2, number())], "``"),
+        ] {
+            let error = rows.push(row).unwrap_err().to_string();
+            assert!(error.contains(&format!("2 columns are called {name}")), "{error}");
+        }
     }
 }

@@ -43,10 +43,7 @@ impl Tables {
         let opened: Vec<File> = files.iter().map(|file| File::open(file)).collect::<Result<_>>()?;
         let mut rows = Vec::with_capacity(files.len());
         for (number, file) in opened.iter().enumerate() {
-            let key = options.key_column(number);
-            // A column that is joined may identify samples.
-            let needed = if options.table_join.is_empty() { key } else { "" };
-            rows.push(file.rows(needed, key)?);
+            rows.push(file.rows(options.key_column(number))?);
         }
         for join in &options.table_join {
             let (owner, joined) = owner(join, &opened, &rows, options)?;

@@ -53,7 +53,7 @@ pub use hub::pinned;
 pub use metadata::metadata_place;
 pub use network::set_options;
 pub use shard_tails::ShardTails;
-pub use url::is_url;
+pub use url::{is_of_web_server, is_url};
 
 pub(crate) use failure::Failure;
 pub(crate) use metadata::Fetched;

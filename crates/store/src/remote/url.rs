@@ -39,6 +39,11 @@ pub fn is_url(path: &Path) -> bool {
     split(path).is_some()
 }
 
+/// Whether a path is a URL of a web server.
+pub fn is_of_web_server(path: &Path) -> bool {
+    matches!(split(path), Some((Scheme::Http | Scheme::Https, _)))
+}
+
 /// Whether a path is a URL of the Hub.
 pub(super) fn is_hub(path: &Path) -> bool {
     Address::of(path).is_ok_and(|address| address.scheme == Scheme::Hf)
@@ -103,8 +108,8 @@ impl Address {
         }
         if location.contains(['?', '#']) {
             return wrong(
-                "the URL has a query or a fragment, which cannot be part of a folder name",
-                "give the URL of the dataset alone, and signatures in environment variables or storage_options",
+                "the URL has a query or a fragment, which cannot be part of the name of a file or folder",
+                "leave out what follows ? or #, such as ?download=1, and give signatures in environment variables or storage_options",
             );
         }
         if authority.is_empty() {

@@ -47,7 +47,7 @@ pub use self::integers::{ExactIntegers, exact_integers};
 pub(crate) use self::lists::assign as assign_lists;
 pub(crate) use self::planner::MAX_SPLITS;
 use self::planner::Planner;
-use self::select::Layers;
+use self::select::OtherFiles;
 use super::companions::PlannedCompanion;
 use super::masks::{self, MaskGroup};
 use super::options::{CompanionOption, ConvertOptions, PackedType, ValueOptions};
@@ -292,7 +292,7 @@ fn plan_as(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool) 
         planner.skip(&path, error)?;
     }
     let mut columns = Columns::new(options, &inputs)?;
-    let mut layers = Layers::default();
+    let mut other_files = OtherFiles::default();
     // Files that turn out to be masks of cubes need neither a row of the table nor a path that matches.
     let mut used_notes = Vec::new();
     let companions = options.companions();
@@ -301,7 +301,7 @@ fn plan_as(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool) 
         select::without_used_files(inputs, values, &companions, &groups, notes)
     };
     let (complete, notes) =
-        columns.complete(inputs, &mut without_used, &mut |input, error| match layers
+        columns.complete(inputs, &mut without_used, &mut |input, error| match other_files
             .add(input, &options.values)
         {
             true => Ok(()),
@@ -321,7 +321,7 @@ fn plan_as(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool) 
         let Candidate { input, examined, .. } = candidate;
         let text = input.text();
         let added = match examined {
-            Err(error) if layers.add(&input, &options.values) => {
+            Err(error) if other_files.add(&input, &options.values) => {
                 refused.get_or_insert(error);
                 return Ok(());
             }
@@ -365,12 +365,11 @@ fn plan_as(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool) 
         add(candidate)?;
     }
     match refused {
-        // There is nothing but 2-D arrays.
+        // There is nothing but such files.
         Some(error) if planner.plan.samples.is_empty() => Err(error),
         _ => {
             let cubes = planner.plan.samples.iter().map(|sample| &sample.input);
-            let note = layers.note(cubes);
-            planner.plan.notes.extend(note);
+            planner.plan.notes.extend(other_files.notes(cubes));
             planner.finish(stop)
         }
     }

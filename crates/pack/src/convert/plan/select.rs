@@ -1,5 +1,5 @@
-//! Which of the files that a search found are cubes: not those that other cubes use as masks or references, not 2-D arrays,
-//! and only one of several forms of the same cube.
+//! Which of the files that a search found are cubes: not those that other cubes use as masks or references, not 2-D arrays or
+//! spectral libraries, and only one of several forms of the same cube.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -198,52 +198,76 @@ fn is_layer(input: &Input, values: &ValueOptions) -> bool {
     mask.is_ok_and(|source| source.info().shape.bands == 1)
 }
 
-/// Files in searched folders that hold a 2-D array, which may be a mask of the cubes beside it.
+/// Files in searched folders that are no cubes.
 #[derive(Default)]
-pub(super) struct Layers(Vec<Input>);
+pub(super) struct OtherFiles {
+    /// Files that hold a 2-D array, which may be a mask of the cubes beside it.
+    layers: Vec<Input>,
+    /// ENVI's spectral libraries.
+    libraries: Vec<Input>,
+}
 
-impl Layers {
+impl OtherFiles {
     /// Adds the file of an input that could not be packed, if it is such a file. Returns whether it is.
     pub fn add(&mut self, input: &Input, values: &ValueOptions) -> bool {
-        let is_layer = input.root.is_some() && is_layer(input, values);
-        if is_layer {
-            self.0.push(input.clone());
+        if input.root.is_none() {
+            return false;
         }
-        is_layer
+        let files = if hsipack_source::is_spectral_library(&input.file) {
+            &mut self.libraries
+        } else if is_layer(input, values) {
+            &mut self.layers
+        } else {
+            return false;
+        };
+        files.push(input.clone());
+        true
     }
 
-    /// The note that these files are not packed, and how they may be. `cubes` are those that are.
-    pub fn note<'a>(&self, cubes: impl Iterator<Item = &'a Input> + Clone) -> Option<String> {
-        let first = self.0.first()?;
-        let name = |input: &Input| {
-            let url = mirror::url_of(&input.file);
-            url.as_deref().unwrap_or(&input.file).display().to_string()
-        };
-        let mut names: Vec<String> = self.0.iter().take(LISTED).map(name).collect();
-        names.extend((self.0.len() > LISTED).then(|| "…".to_owned()));
-        // The pattern that gives the first of them for one of the cubes.
-        let file_name = first.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let pattern = cubes
-            .filter(|cube| cube.file.parent() == first.file.parent())
-            .find_map(|cube| {
-                let stem = cube.file.file_stem()?.to_str()?;
-                let at = file_name.find(stem).filter(|_| file_name != stem)?;
-                Some(format!(
-                    "{{dir}}/{}{{stem}}{}",
-                    &file_name[..at],
-                    &file_name[at + stem.len()..]
-                ))
-            })
-            .unwrap_or_else(|| format!("{{dir}}/{file_name}"));
-        let (files, verb) = if self.0.len() == 1 { ("file", "holds") } else { ("files", "hold") };
-        Some(format!(
-            "{} {files} {verb} a 2-D array, not a cube, and {} not packed: {}; as a mask, give it with {}",
-            self.0.len(),
-            if self.0.len() == 1 { "is" } else { "are" },
-            names.join(", "),
-            current().together(&[Opt::Mask.to(pattern)])
-        ))
+    /// Notes that these files are not packed, and how they may be. `cubes` are those that are.
+    pub fn notes<'a>(
+        &self,
+        cubes: impl Iterator<Item = &'a Input> + Clone,
+    ) -> impl Iterator<Item = String> {
+        let kinds = ["file holds a 2-D array, not a cube", "files hold a 2-D array, not a cube"];
+        let layers = self.layers.first().map(|first| {
+            format!(
+                "{}; as a mask, give it with {}",
+                not_packed(&self.layers, kinds),
+                current().together(&[Opt::Mask.to(mask_pattern(first, cubes))])
+            )
+        });
+        let kinds = [
+            "file is an ENVI spectral library, not a cube",
+            "files are ENVI spectral libraries, not cubes",
+        ];
+        let libraries = self.libraries.first().map(|_| not_packed(&self.libraries, kinds));
+        layers.into_iter().chain(libraries)
     }
+}
+
+/// The start of a note about `files`; `kinds` says what one file is, or several are.
+fn not_packed(files: &[Input], kinds: [&str; 2]) -> String {
+    let name = |input: &Input| {
+        let url = mirror::url_of(&input.file);
+        url.as_deref().unwrap_or(&input.file).display().to_string()
+    };
+    let mut names: Vec<String> = files.iter().take(LISTED).map(name).collect();
+    names.extend((files.len() > LISTED).then(|| "…".to_owned()));
+    let (kind, verb) = if files.len() == 1 { (kinds[0], "is") } else { (kinds[1], "are") };
+    format!("{} {kind}, and {verb} not packed: {}", files.len(), names.join(", "))
+}
+
+/// The pattern that gives a file for one of the cubes beside it.
+fn mask_pattern<'a>(file: &Input, mut cubes: impl Iterator<Item = &'a Input>) -> String {
+    let file_name = file.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let pattern = cubes.find_map(|cube| {
+        let is_beside = cube.file.parent() == file.file.parent();
+        let stem = cube.file.file_stem().filter(|_| is_beside)?.to_str()?;
+        let at = file_name.find(stem).filter(|_| file_name != stem)?;
+        Some(format!("{{dir}}/{}{{stem}}{}", &file_name[..at], &file_name[at + stem.len()..]))
+    });
+    pattern.unwrap_or_else(|| format!("{{dir}}/{file_name}"))
 }
 
 #[cfg(test)]
@@ -252,16 +276,22 @@ mod tests {
 
     #[test]
     fn a_note_offers_a_2_d_array_as_mask() {
-        let layers =
-            |names: &[&str]| Layers(names.iter().map(|name| Input::of(Path::new(name))).collect());
         let cubes = [Input::of(Path::new("a/PaviaU.mat"))];
-        let note = layers(&["a/PaviaU_gt.mat"]).note(cubes.iter()).unwrap();
-        assert!(note.starts_with("1 file holds a 2-D array"), "{note}");
-        assert!(note.contains("{dir}/{stem}_gt.mat"), "{note}");
+        let note = |names: &[&str]| {
+            let layers = names.iter().map(|name| Input::of(Path::new(name))).collect();
+            let files = OtherFiles { layers, ..OtherFiles::default() };
+            files.notes(cubes.iter()).next()
+        };
+        let of_one = note(&["a/PaviaU_gt.mat"]).unwrap();
+        assert!(of_one.starts_with("1 file holds a 2-D array"), "{of_one}");
+        assert!(of_one.contains("{dir}/{stem}_gt.mat"), "{of_one}");
         let names: Vec<String> = (0..7).map(|number| format!("a/{number}.mat")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let note = layers(&names).note(cubes.iter()).unwrap();
-        assert!(note.contains("7 files") && note.contains("a/4.mat, …"), "{note}");
-        assert!(layers(&[]).note(cubes.iter()).is_none());
+        let of_several = note(&names).unwrap();
+        assert!(
+            of_several.contains("7 files") && of_several.contains("a/4.mat, …"),
+            "{of_several}"
+        );
+        assert_eq!(note(&[]), None);
     }
 }

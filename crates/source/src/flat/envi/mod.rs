@@ -129,6 +129,12 @@ pub(crate) fn is_described_by(path: &Path, header: &Path) -> bool {
     kind_of(header) != Kind::Other && read_header(header).is_ok_and(|header| fits(&header))
 }
 
+/// Whether the file at `path` is the header of a spectral library.
+pub(crate) fn is_spectral_library(path: &Path) -> bool {
+    kind_of(path) == Kind::Envi
+        && read_header_text(path).is_ok_and(|text| parse::is_spectral_library(&text))
+}
+
 /// Whether there is a header of raw data beside the file at `path`.
 pub(crate) fn has_header(path: &Path) -> bool {
     header_names(path).iter().any(|header| kind_of(header) != Kind::Other)

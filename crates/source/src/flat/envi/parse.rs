@@ -85,6 +85,16 @@ enum FileType {
     Tiff,
 }
 
+const SPECTRAL_LIBRARY: &str = "envi spectral library";
+
+/// Whether a header is of a spectral library.
+pub(super) fn is_spectral_library(bytes: &[u8]) -> bool {
+    let is_library = |fields: Fields| {
+        fields.word("file type").is_some_and(|text| text.eq_ignore_ascii_case(SPECTRAL_LIBRARY))
+    };
+    Fields::parse(&decode(bytes)).is_ok_and(is_library)
+}
+
 /// The kind of the image. An error if the header does not describe an image.
 fn file_type(fields: &Fields, notes: &mut Vec<String>) -> Result<FileType> {
     let Some(text) = fields.word("file type") else { return Ok(FileType::Standard) };
@@ -92,10 +102,12 @@ fn file_type(fields: &Fields, notes: &mut Vec<String>) -> Result<FileType> {
         "envi" | "envi standard" => Ok(FileType::Standard),
         "envi classification" => Ok(FileType::Classification),
         "tiff" | "tif" | "geotiff" => Ok(FileType::Tiff),
-        "envi spectral library" => Err(Error::unsupported(
+        SPECTRAL_LIBRARY => Err(Error::unsupported(
             "an ENVI spectral library: a table of single spectra, not an image",
         )
-        .with_remedy("give an image cube")),
+        .with_remedy(
+            "give an image cube; to pack the spectra as cubes of one pixel, write them as a CSV with a spectrum in each row and the wavelengths as header",
+        )),
         other if other.starts_with("envi meta") || other.starts_with("envi virtual") => {
             Err(Error::unsupported(format!(
                 "file type is '{}': the header only points to other files",

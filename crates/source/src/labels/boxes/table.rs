@@ -2,7 +2,7 @@
 //!
 //! | columns | names |
 //! |---|---|
-//! | corners | `xmin`, `ymin`, `xmax`, `ymax`, or `x`, `y`, `w`, `h`, and similar ones |
+//! | corners | `xmin`, `ymin`, `xmax`, `ymax`, or `x`, `y`, `width`, `height`, and similar ones; a table with both must agree |
 //! | class | `class`, `label`, `category` and similar ones; without it, all boxes are of class 1 |
 //! | picture | `file`, `filename`, `image`, `path` and similar ones; without it, all rows are of one cube |
 
@@ -58,6 +58,8 @@ const PICTURES: &[&str] = &[
     "name",
     "sample",
 ];
+/// How far the corners of a box may differ between the two forms, in pixels. Tables round them.
+const ROUNDING: f64 = 0.1;
 
 /// A table that was read.
 #[derive(Debug, Default)]
@@ -149,17 +151,15 @@ fn kept(path: &Path, class: Option<&str>) -> Result<Arc<Table>> {
 /// Reads a table. `class` is the column of the classes; empty if they do not matter.
 fn table(path: &Path, class: Option<&str>) -> Result<Table> {
     let bytes = bounded_read::read(path, MAX_BYTES)?;
-    let text = String::from_utf8(bytes).map_err(|_| {
-        Error::malformed("the table is not text in UTF-8").with_remedy("save it as UTF-8")
-    })?;
-    of_text(&text, class)
+    of_text(&text::decode(bytes)?, class)
 }
 
 /// The places of the columns.
 struct Columns {
-    /// Left, top, and either right and bottom or width and height.
-    corners: [usize; 4],
-    has_sides: bool,
+    /// Left, top, right and bottom. If there are none, there are sides.
+    corners: Option<[usize; 4]>,
+    /// Left, top, width and height.
+    sides: Option<[usize; 4]>,
     class: Option<usize>,
     picture: Option<usize>,
 }
@@ -174,17 +174,19 @@ impl Columns {
             let places = columns.map(column_of);
             Some([places[0]?, places[1]?, places[2]?, places[3]?])
         };
-        let (corners, has_sides) = match (all(CORNERS), all(SIDES)) {
-            (Some(corners), _) => (corners, false),
-            (None, Some(sides)) => (sides, true),
-            (None, None) => {
-                return Err(Error::malformed(format!(
-                    "the table has no columns of boxes; its columns: {}",
-                    head.iter().take(20).collect::<Vec<_>>().join(", ")
-                ))
-                .with_remedy("name four columns xmin, ymin, xmax, ymax, or x, y, w, h"));
-            }
+        let corners = all(CORNERS);
+        // Width and height may be those of the picture, unless the table also has its own left and top for them.
+        let is_of_box = |sides: &[usize; 4]| {
+            corners.is_none_or(|corners| corners[..2].iter().all(|column| !sides.contains(column)))
         };
+        let sides = all(SIDES).filter(is_of_box);
+        if corners.is_none() && sides.is_none() {
+            return Err(Error::malformed(format!(
+                "the table has no columns of boxes; its columns: {}",
+                head.iter().take(20).collect::<Vec<_>>().join(", ")
+            ))
+            .with_remedy("name four columns xmin, ymin, xmax, ymax, or x, y, width, height"));
+        }
         let class = match class {
             None => column_of(CLASSES),
             Some("") => None,
@@ -200,12 +202,11 @@ impl Columns {
             }
         };
         let picture = column_of(PICTURES).filter(|column| Some(*column) != class);
-        Ok(Self { corners, has_sides, class, picture })
+        Ok(Self { corners, sides, class, picture })
     }
 }
 
 fn of_text(text: &str, class: Option<&str>) -> Result<Table> {
-    let text = text.trim_start_matches('\u{feff}');
     let first = text.lines().next().unwrap_or_default();
     let count = |separator: u8| first.bytes().filter(|byte| *byte == separator).count();
     let separator = *[b',', b';', b'\t'].iter().max_by_key(|byte| count(**byte)).unwrap_or(&b',');
@@ -264,29 +265,45 @@ fn of_text(text: &str, class: Option<&str>) -> Result<Table> {
 }
 
 fn row_of(record: &StringRecord, columns: &Columns, line: u64) -> Result<Row> {
-    let cells = columns.corners.map(|column| record.get(column).unwrap_or_default());
     let label = match columns.class.map(|column| record.get(column).unwrap_or_default()) {
         None => Label::Id(1),
         Some(name) => Label::Name(text::printable(name).into_owned()),
     };
-    // Pictures without boxes may have a row without numbers.
-    if cells.iter().all(|cell| cell.is_empty()) {
-        return Ok(Row { line, corners: None, label });
+    let in_columns = |columns: Option<[usize; 4]>| match columns {
+        Some(columns) => numbers(record, columns, line),
+        None => Ok(None),
+    };
+    let corners = in_columns(columns.corners)?;
+    let of_sides = in_columns(columns.sides)?
+        .map(|[left, top, width, height]| [left, top, left + width, top + height]);
+    if let (Some(corners), Some(of_sides)) = (corners, of_sides)
+        && corners.iter().zip(of_sides).any(|(a, b)| (a - b).abs() > ROUNDING)
+    {
+        let what = format!(
+            "by its corners the box is {corners:?}, but by its width and height {of_sides:?}"
+        );
+        return Err(wrong(format_args!("line {line}"), what));
     }
-    if label == Label::Name(String::new()) {
+    let corners = corners.or(of_sides);
+    if corners.is_some() && label == Label::Name(String::new()) {
         return Err(wrong(format_args!("line {line}"), "the box has no class"));
     }
-    let mut corners = [0.0; 4];
-    for (corner, cell) in corners.iter_mut().zip(cells) {
-        *corner = cell
+    Ok(Row { line, corners, label })
+}
+
+/// The numbers in four columns; `None` if all are empty, as pictures without boxes may have them.
+fn numbers(record: &StringRecord, columns: [usize; 4], line: u64) -> Result<Option<[f64; 4]>> {
+    let cells = columns.map(|column| record.get(column).unwrap_or_default());
+    if cells.iter().all(|cell| cell.is_empty()) {
+        return Ok(None);
+    }
+    let mut numbers = [0.0; 4];
+    for (number, cell) in numbers.iter_mut().zip(cells) {
+        *number = cell
             .parse()
             .map_err(|_| wrong(format_args!("line {line}"), format!("{cell:?} is not a number")))?;
     }
-    if columns.has_sides {
-        corners[2] += corners[0];
-        corners[3] += corners[1];
-    }
-    Ok(Row { line, corners: Some(corners), label })
+    Ok(Some(numbers))
 }
 
 #[cfg(test)]
@@ -308,6 +325,13 @@ mod tests {
         let sized =
             "filename,width,height,class,xmin,ymin,xmax,ymax\na.png,640,480,leaf,1,2,3.5,4\n";
         assert_eq!(boxes(sized), expected);
+        assert_eq!(boxes("x,y,width,height,class\n1,2,2.5,2,leaf\n"), expected);
+        assert_eq!(boxes("xmin,ymin,width,height,class\n1,2,2.5,2,leaf\n"), expected);
+        let both = "x,y,width,height,xmin,ymin,xmax,ymax,class\n1,2,2.5,2,1.04,2,3.5,4,leaf\n";
+        assert_eq!(boxes(&both.replace("1.04", "1")), expected);
+        assert_eq!(boxes(both)[0].0, Some([1.04, 2.0, 3.5, 4.0]));
+        assert_eq!(boxes(&both.replace("1,2,2.5,2,1.04", ",,,,1")), expected);
+        assert_eq!(boxes(&both.replace("1.04,2,3.5,4", ",,,")), expected);
         assert_eq!(boxes("x,y,w,h\n0,0,1,1\n"), [(Some([0.0, 0.0, 1.0, 1.0]), Label::Id(1))]);
         let ids = boxes("x1,y1,x2,y2,class_id\n0,0,1,1,3\n0,0,1,1,12\n");
         assert_eq!([&ids[0].1, &ids[1].1], [&Label::Id(3), &Label::Id(12)]);
@@ -335,6 +359,10 @@ mod tests {
             ("x,y,w,h,label\n1,2,3,4,\n", "line 2: the box has no class"),
             ("file,x,y,w,h\n,1,2,3,4\n", "line 2: it names no picture"),
             ("x,y,w,h\r\n1,2,3,4\r\n1,2,3,a\r\n", "line 3: \"a\""),
+            (
+                "x,y,width,height,xmin,ymin,xmax,ymax\n5,5,4,4,3,3,7,7\n",
+                "line 2: by its corners the box is [3.0, 3.0, 7.0, 7.0], but by its width and height [5.0, 5.0, 9.0, 9.0]",
+            ),
         ] {
             let error = of_text(text, None).unwrap_err();
             assert!(error.what().contains(expected) && error.remedy().is_some(), "{error}");

@@ -45,6 +45,8 @@ const TILE_WIDTH: u16 = 322;
 const TILE_HEIGHT: u16 = 323;
 const TILE_OFFSETS: u16 = 324;
 const TILE_BYTE_COUNTS: u16 = 325;
+/// The meaning of the samples that are no colours: 1 and 2 are alpha.
+pub(super) const EXTRA_SAMPLES: u16 = 338;
 const SAMPLE_FORMAT: u16 = 339;
 /// Private tags in which programs write wavelengths, or names of pages, such as those of classes.
 pub(super) const PRIVATE: [u16; 2] = [65000, 65001];
@@ -61,7 +63,7 @@ pub(super) const MODEL_TRANSFORMATION: u16 = 34264;
 
 /// The tags that matter here. Others are not kept, because thousands of directories that overlap in the file could have
 /// thousands of entries each.
-const RELEVANT_TAGS: [u16; 34] = [
+const RELEVANT_TAGS: [u16; 35] = [
     PRIVATE[0],
     PRIVATE[1],
     PAGE_NAME,
@@ -88,6 +90,7 @@ const RELEVANT_TAGS: [u16; 34] = [
     TILE_HEIGHT,
     TILE_OFFSETS,
     TILE_BYTE_COUNTS,
+    EXTRA_SAMPLES,
     SAMPLE_FORMAT,
     GDAL_METADATA,
     GDAL_NODATA,

@@ -18,7 +18,7 @@
 //!
 //! `sample` counts bands from 0, and `band` from 1; items without them are about the whole file.
 
-use hsipack_format::{Error, Geo, Result};
+use hsipack_format::{Error, Geo, Opt, Result};
 use roxmltree::Node;
 
 use crate::container::plain;
@@ -103,6 +103,7 @@ impl GdalMetadata {
                 ("Offset", "offset"),
                 ("NoDataValue", "nodata"),
                 ("UnitType", "unittype"),
+                ("ColorInterp", "colorinterp"),
             ] {
                 if let Some(text) = xml::text(band, element) {
                     items.push(Item {
@@ -169,6 +170,10 @@ impl GdalMetadata {
         if let Some(geo) = &self.geo {
             info.geo = Some(geo.clone());
         }
+        let is_alpha =
+            |item: &&Item| item.role == "colorinterp" && item.text.eq_ignore_ascii_case("alpha");
+        let alpha = self.items.iter().filter(is_alpha).filter_map(|item| item.sample);
+        info.notes.extend(alpha.filter(|band| *band < bands).map(alpha_is_packed));
     }
 
     /// The meaning of the name of an item for `quantity`, if it has one.
@@ -428,6 +433,15 @@ fn last_part(name: &str) -> &str {
 
 fn number(text: &str) -> Option<f64> {
     text.trim().parse().ok()
+}
+
+/// The note about a band that is marked as alpha. It cannot be left out: GDAL marks the fourth band of bytes so by default, which
+/// is near infrared in many images.
+pub(super) fn alpha_is_packed(band: usize) -> String {
+    format!(
+        "band {band} (counted from 0) is marked as alpha, as GDAL marks the fourth band of any image of bytes; it is packed as a band. If it is none, leave it out with {}; its zeros do not count as missing",
+        Opt::Bands
+    )
 }
 
 /// The note about a mask of GDAL, which says where a raster has no data.

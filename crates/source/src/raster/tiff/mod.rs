@@ -31,8 +31,8 @@ use hsipack_format::{DType, Error, Opt, Result, remedy};
 
 use self::chunks::Planes;
 use self::description::Hints;
-use self::directory::{Directories, Page, has_signature};
-use self::gdal_metadata::GdalMetadata;
+use self::directory::{Directories, EXTRA_SAMPLES, Page, has_signature};
+use self::gdal_metadata::{GdalMetadata, alpha_is_packed};
 use self::pages::{Image, cube_pages};
 use self::planes::{add_headless_pages, pixel_layout, read_planes};
 use crate::cube_size::{MAX_ROW, check_size};
@@ -123,6 +123,9 @@ fn open_source(
             Err(error) => info.notes.push(format!("{}; left out", error.what())),
         }
     }
+    if !options.mask {
+        note_alpha(&directories, first, &mut info.notes);
+    }
     if let Some(text) = directories.gdal_nodata(first) {
         match text.trim().parse::<f64>() {
             // NaN needs no mark: it means missing by itself.
@@ -157,6 +160,18 @@ fn open_source(
         rows_together,
         flat: FlatSource::new(info, layout, planes),
     }))
+}
+
+/// Adds a note about each band that the tags of its page mark as alpha.
+fn note_alpha(directories: &Directories<'_>, page: &Page, notes: &mut Vec<String>) {
+    let extra = directories.shorts(page, EXTRA_SAMPLES, page.samples).unwrap_or_default();
+    let colors = page.samples as usize - extra.len();
+    let alpha = extra.iter().enumerate().filter(|(_, meaning)| [1, 2].contains(*meaning));
+    for note in alpha.map(|(at, _)| alpha_is_packed(colors + at)) {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
 }
 
 /// The name of the format in messages.
