@@ -1,4 +1,4 @@
-//! What stands for Parquet in a build without the feature `parquet`.
+//! Stand-in for Parquet in a build without the feature `parquet`.
 
 use hsipack_format::{Error, Result};
 

@@ -1,4 +1,4 @@
-//! What stands for HDF5 in a build without libhdf5: files are refused, and there is no [`Tree`].
+//! Stand-in for HDF5 in a build without libhdf5: files are refused, and there is no [`Tree`].
 
 use std::convert::Infallible;
 use std::ops::Deref;
