@@ -1,4 +1,5 @@
-//! With the feature `torch`: lets tests and benches find libtorch where it was found while building.
+//! With the feature `torch`: lets tests and benches find libtorch where it was found while
+//! building.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

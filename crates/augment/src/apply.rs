@@ -19,8 +19,8 @@ use crate::rescale;
 /// Images, masks, targets and further images of a batch.
 #[derive(Clone, Debug)]
 pub struct Images<A> {
-    /// (samples, bands, rows, columns); float16, bfloat16, float32 or float64. Fastest as a view of memory in the order
-    /// (sample, row, column, band); other layouts are copied into this order.
+    /// (samples, bands, rows, columns); float16, bfloat16, float32 or float64. Fastest as a view of
+    /// memory in the order (sample, row, column, band); other layouts are copied into this order.
     pub image: A,
     /// Masks and targets with the same samples, rows and columns, and further images.
     pub masks: Vec<Mask<A>>,
@@ -31,27 +31,28 @@ pub struct Images<A> {
 
 /// Labels of a batch, a target, or a further image.
 ///
-/// A target has floats for each pixel. Geometric augmentations interpolate targets as they interpolate
-/// images. A pixel of a target stays missing (NaN) where the nearest pixel is missing; elsewhere, missing pixels have no
-/// weight.
+/// A target has floats for each pixel. Geometric augmentations interpolate targets as they
+/// interpolate images. A pixel of a target stays missing (NaN) where the nearest pixel is missing;
+/// elsewhere, missing pixels have no weight.
 ///
-/// A further image ([`Images::with_further`]) has bands of its own, and may have a whole number of times as many rows and columns,
-/// or as few. Geometric augmentations move it over the same ground as the image, with the same interpolation and padding. Mixing
-/// and pasting mix and paste it, too. Augmentations of values leave it as it is.
+/// A further image ([`Images::with_further`]) has bands of its own, and may have a whole number of
+/// times as many rows and columns, or as few. Geometric augmentations move it over the same ground
+/// as the image, with the same interpolation and padding. Mixing and pasting mix and paste it, too.
+/// Augmentations of values leave it as it is.
 #[derive(Clone, Debug)]
 pub struct Mask<A> {
     /// Its name.
     pub name: String,
-    /// (samples, rows, columns), or (samples, layers, rows, columns); integers or booleans, or for a target floats. For a further
-    /// image, (samples, bands, rows, columns) of floats.
+    /// (samples, rows, columns), or (samples, layers, rows, columns); integers or booleans, or for
+    /// a target floats. For a further image, (samples, bands, rows, columns) of floats.
     pub labels: A,
 }
 
 /// An augmented batch.
 #[derive(Clone, Debug)]
 pub struct Augmented<A> {
-    /// (samples, bands, rows, columns), a view of memory in the order (sample, row, column, band), with the element
-    /// type of the input.
+    /// (samples, bands, rows, columns), a view of memory in the order (sample, row, column, band),
+    /// with the element type of the input.
     pub image: A,
     /// The masks, in the order and with the shapes and element types of the input.
     pub masks: Vec<Mask<A>>,
@@ -70,11 +71,12 @@ impl<A> Images<A> {
         Self { further, ..self }
     }
 
-    /// Allows the pipeline to overwrite the memory of images and masks. Their contents are undefined afterwards.
+    /// Allows the pipeline to overwrite the memory of images and masks. Their contents are
+    /// undefined afterwards.
     ///
     /// # Safety
-    /// The memory must be writable, and nobody else may read or write it, through any array or tensor, until the
-    /// pipeline is done with it.
+    /// The memory must be writable, and nobody else may read or write it, through any array or
+    /// tensor, until the pipeline is done with it.
     pub unsafe fn overwriting(self) -> Self {
         Self { overwrite: true, ..self }
     }
@@ -160,12 +162,12 @@ impl Pipeline {
         Ok((augmented, parameters))
     }
 
-    /// Applies drawn parameters to a batch. Samples for which nothing was drawn keep their values bit for bit, and
-    /// flips, quarter turns and crops move values without changing them.
+    /// Applies drawn parameters to a batch. Samples for which nothing was drawn keep their values
+    /// bit for bit, and flips, quarter turns and crops move values without changing them.
     ///
     /// # Errors
-    /// If the parameters were drawn for another pipeline, frame or number of samples, a mask is missing, shapes or
-    /// element types do not fit, or there is not enough memory.
+    /// If the parameters were drawn for another pipeline, frame or number of samples, a mask is
+    /// missing, shapes or element types do not fit, or there is not enough memory.
     pub fn apply<E: Engine>(
         &self,
         engine: &E,
@@ -191,8 +193,9 @@ impl Pipeline {
     }
 }
 
-/// Moves the pixels of a target as those of the image, which `image` moves. Missing pixels do not spread: interpolated values
-/// are means of the pixels that are there, and missing only where the nearest pixel is.
+/// Moves the pixels of a target as those of the image, which `image` moves. Missing pixels do not
+/// spread: interpolated values are means of the pixels that are there, and missing only where the
+/// nearest pixel is.
 fn move_target<E: Engine>(
     engine: &E,
     target: &mut BatchArray<E::Array>,

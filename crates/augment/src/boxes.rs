@@ -13,19 +13,20 @@ use crate::parameters::{Parameters, Step};
 use crate::pipeline::Pipeline;
 use crate::resample::Resampling;
 
-/// The least width and height of what is left of a box, in pixels. Narrower strips come from rounding.
+/// The least width and height of what is left of a box, in pixels. Narrower strips come from
+/// rounding.
 const LEAST: f64 = 1e-3;
 
 /// A box around an object in an image.
 ///
-/// Positions are in pixels from the outer corner of the first pixel: a box around a whole image of 480 × 640 pixels is
-/// `[0.0, 0.0, 640.0, 480.0]`.
+/// Positions are in pixels from the outer corner of the first pixel: a box around a whole image of
+/// 480 × 640 pixels is `[0.0, 0.0, 640.0, 480.0]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ObjectBox {
     /// Left, top, right and bottom.
     pub edges: [f64; 4],
-    /// The share of the first box that is still inside the image, from 0 to 1. If it is 0, the object is not in the image,
-    /// and `edges` have no meaning.
+    /// The share of the first box that is still inside the image, from 0 to 1. If it is 0, the
+    /// object is not in the image, and `edges` have no meaning.
     pub visible: f64,
 }
 
@@ -35,7 +36,8 @@ impl ObjectBox {
         Self { edges, visible: 1.0 }
     }
 
-    /// The part inside a window of the image, relative to the window's corner. `row` and `column` may be negative.
+    /// The part inside a window of the image, relative to the window's corner. `row` and `column`
+    /// may be negative.
     #[must_use]
     pub fn in_window(self, [row, column]: [i64; 2], size: [usize; 2]) -> Self {
         let [left, top, right, bottom] = self.edges;
@@ -79,7 +81,8 @@ impl Pipeline {
     /// Checks that boxes can be moved by these augmentations.
     ///
     /// # Errors
-    /// Augmentations that rearrange parts of images, take parts from others, or depend on pixels, move no boxes.
+    /// Augmentations that rearrange parts of images, take parts from others, or depend on pixels,
+    /// move no boxes.
     pub fn check_boxes(&self) -> Result<()> {
         match self.ops.iter().find(|op| !op.moves_boxes()) {
             None => Ok(()),
@@ -92,11 +95,12 @@ impl Pipeline {
 impl Parameters {
     /// Moves the boxes of every sample as the augmentations move its pixels.
     ///
-    /// A box becomes the box around its moved corners, of which the part inside the frame is kept. Elastic warps have no
-    /// exact map of points: there, it becomes the box around all pixels that come from the box.
+    /// A box becomes the box around its moved corners, of which the part inside the frame is kept.
+    /// Elastic warps have no exact map of points: there, it becomes the box around all pixels that
+    /// come from the box.
     ///
-    /// Where consecutive augmentations are merged into one warp, boxes are moved by it, too. Erased rectangles and mixed
-    /// images leave boxes as they are.
+    /// Where consecutive augmentations are merged into one warp, boxes are moved by it, too. Erased
+    /// rectangles and mixed images leave boxes as they are.
     ///
     /// ```
     /// use hsipack_augment::{Frame, ObjectBox, Pipeline, SampleKey};
@@ -111,7 +115,8 @@ impl Parameters {
     /// ```
     ///
     /// # Errors
-    /// If the parameters do not belong to `pipeline` or to as many samples, or an augmentation moves no boxes.
+    /// If the parameters do not belong to `pipeline` or to as many samples, or an augmentation
+    /// moves no boxes.
     pub fn move_boxes(&self, pipeline: &Pipeline, boxes: &mut [Vec<ObjectBox>]) -> Result<()> {
         pipeline.check_boxes()?;
         let frames = self.frames(pipeline, boxes.len())?;
@@ -150,8 +155,8 @@ impl Parameters {
     }
 }
 
-/// A box on its way. As long as it is in the frame, its corners are mapped only at the end: the box around a box around turned
-/// corners would grow with every step.
+/// A box on its way. As long as it is in the frame, its corners are mapped only at the end: the box
+/// around a box around turned corners would grow with every step.
 struct Moving {
     object: ObjectBox,
     map: Matrix,
@@ -182,8 +187,9 @@ impl Moving {
     }
 }
 
-/// The map of points of one sample over consecutive geometric augmentations without a field. `None` if there is none: a
-/// single row or column that was resized with its centre kept goes to several pixels.
+/// The map of points of one sample over consecutive geometric augmentations without a field. `None`
+/// if there is none: a single row or column that was resized with its centre kept goes to several
+/// pixels.
 fn points(
     ops: &[Op],
     steps: &[Step],

@@ -11,12 +11,14 @@ use crate::parameters::Step;
 use crate::pipeline::Pipeline;
 
 impl Pipeline {
-    /// Checks that the pipeline can be applied to images of this frame with these masks and targets (names and element
-    /// types), and returns the frame of the results. Touches no pixels, and takes a moment.
+    /// Checks that the pipeline can be applied to images of this frame with these masks and targets
+    /// (names and element types), and returns the frame of the results. Touches no pixels, and
+    /// takes a moment.
     ///
-    /// Finds what [`draw`](Self::draw) and [`apply`](Self::apply) would find for batches of such images: options that are
-    /// not valid, crops larger than the image, lists that do not have a number for each band, masks that are missing.
-    /// Where it depends on chance whether an augmentation fits, as for quarter turns drawn as Kornia does, it does not.
+    /// Finds what [`draw`](Self::draw) and [`apply`](Self::apply) would find for batches of such
+    /// images: options that are not valid, crops larger than the image, lists that do not have a
+    /// number for each band, masks that are missing. Where it depends on chance whether an
+    /// augmentation fits, as for quarter turns drawn as Kornia does, it does not.
     ///
     /// ```
     /// use hsipack_augment::{ElementType, Frame, Pipeline};

@@ -34,7 +34,8 @@ pub enum Drawn {
     Window { x: usize, y: usize, width: usize, height: usize },
     /// The rectangle, and a random spectrum if one was requested.
     Erase { x: usize, y: usize, width: usize, height: usize, spectrum: Option<Vec<f64>> },
-    /// Index of the donor in the batch; which of its labels (0 … 1 over those that may be copied), or the label itself.
+    /// Index of the donor in the batch; which of its labels (0 … 1 over those that may be copied),
+    /// or the label itself.
     Transplant { donor: usize, pick: f64, label: Option<i64> },
     /// Index of the donor in the batch, the rectangle, and its share of the frame's area.
     CutMix { donor: usize, x: usize, y: usize, width: usize, height: usize, lambda: f64 },

@@ -1,9 +1,10 @@
-//! The operations that an engine must have: [`Host`](crate::Host) works in host memory, [`TensorEngine`](crate::TensorEngine)
-//! with the tensor operations of a library.
+//! The operations that an engine must have: [`Host`](crate::Host) works in host memory,
+//! [`TensorEngine`](crate::TensorEngine) with the tensor operations of a library.
 //!
-//! Inside a pipeline, images are always contiguous (sample, row, column, band), whatever their outer layout. Masks are
-//! stored in the same way, with layers in place of bands. Nothing here waits for a device: values that depend on pixels
-//! are computed on the device, all others on the host.
+//! Inside a pipeline, images are always contiguous (sample, row, column, band), whatever their
+//! outer layout. Masks are stored in the same way, with layers in place of bands. Nothing here
+//! waits for a device: values that depend on pixels are computed on the device, all others on the
+//! host.
 
 use hsipack_format::spectral_response::SpectralResponse;
 use hsipack_format::{Result, SpectralNorm};
@@ -33,14 +34,15 @@ pub struct BatchArray<A> {
     pub shape: [usize; 4],
     /// The type of its elements.
     pub element: ElementType,
-    /// Whether its memory may be written to: it was made in the pipeline, or the caller allowed overwriting.
+    /// Whether its memory may be written to: it was made in the pipeline, or the caller allowed
+    /// overwriting.
     pub ours: bool,
 }
 
 /// Applies drawn parameters to batches.
 ///
-/// Every method that changes an array in place first checks that it may ([`BatchArray::ours`]). Otherwise it makes a copy, or
-/// writes the result directly into new memory.
+/// Every method that changes an array in place first checks that it may ([`BatchArray::ours`]).
+/// Otherwise it makes a copy, or writes the result directly into new memory.
 pub trait Engine: sealed::Sealed {
     /// The type of images and masks.
     type Array: Clone;
@@ -57,8 +59,8 @@ pub trait Engine: sealed::Sealed {
     /// If the element type is not supported.
     fn look(&self, array: &Self::Array) -> Result<(Vec<usize>, ElementType)>;
 
-    /// Converts (samples, values, rows, columns) or (samples, rows, columns) to contiguous (samples, rows, columns,
-    /// values). Shares the memory if it already has this layout.
+    /// Converts (samples, values, rows, columns) or (samples, rows, columns) to contiguous
+    /// (samples, rows, columns, values). Shares the memory if it already has this layout.
     ///
     /// # Errors
     /// If there is no memory.
@@ -87,13 +89,15 @@ pub trait Engine: sealed::Sealed {
         fields: &Self::Fields,
     ) -> Result<()>;
 
-    /// A target with 0 in place of its missing values (NaN), and weights: 1 where it has a value, 0 where it is missing.
+    /// A target with 0 in place of its missing values (NaN), and weights: 1 where it has a value, 0
+    /// where it is missing.
     ///
     /// # Errors
     /// If there is no memory.
     fn weighted(&self, target: &BatchArray<Self::Array>) -> Result<[BatchArray<Self::Array>; 2]>;
 
-    /// Replaces the values of a target by `values` divided by `weights`. Missing values stay missing.
+    /// Replaces the values of a target by `values` divided by `weights`. Missing values stay
+    /// missing.
     ///
     /// # Errors
     /// If there is no memory.
@@ -132,8 +136,8 @@ pub trait Engine: sealed::Sealed {
         shares: &[f64],
     ) -> Result<()>;
 
-    /// The pixels that every sample takes: those of its donor with the picked label. If a mask has several layers, the
-    /// first one is used.
+    /// The pixels that every sample takes: those of its donor with the picked label. If a mask has
+    /// several layers, the first one is used.
     ///
     /// # Errors
     /// If there is no memory.
@@ -207,8 +211,8 @@ pub trait Engine: sealed::Sealed {
     /// If there is no memory.
     fn ramp(&self, held: &mut BatchArray<Self::Array>, ramps: &[Option<[f64; 2]>]) -> Result<()>;
 
-    /// Blurs with weights along rows (down) and columns (across). Beyond the edge, pixels are mirrored at the centres
-    /// of the outermost pixels.
+    /// Blurs with weights along rows (down) and columns (across). Beyond the edge, pixels are
+    /// mirrored at the centres of the outermost pixels.
     ///
     /// # Errors
     /// If there is no memory.
@@ -224,8 +228,8 @@ pub trait Engine: sealed::Sealed {
     /// If there is no memory.
     fn select(&self, held: &mut BatchArray<Self::Array>, bands: &[Vec<usize>]) -> Result<()>;
 
-    /// Resamples spectra to other bands. The new bands that are not valid are NaN, and so are values that need a value that
-    /// is not finite.
+    /// Resamples spectra to other bands. The new bands that are not valid are NaN, and so are
+    /// values that need a value that is not finite.
     ///
     /// # Errors
     /// If there is no memory.
@@ -246,21 +250,23 @@ pub trait Engine: sealed::Sealed {
         which: &[bool],
     ) -> Result<()>;
 
-    /// Converts stored data (samples, rows, columns, bands) to an image (samples, bands, rows, columns). Shares the
-    /// memory if there is nothing to compute.
+    /// Converts stored data (samples, rows, columns, bands) to an image (samples, bands, rows,
+    /// columns). Shares the memory if there is nothing to compute.
     ///
     /// # Errors
     /// If there is no memory.
     fn image(&self, stored: &Self::Array, recipe: &ImageConversion) -> Result<Self::Array>;
 
-    /// Converts stored data (samples, rows, columns, 1) to a mask (samples, rows, columns) or (samples, layers, rows,
-    /// columns). Libraries without unsigned types see the stored bits as [signed](ElementType::signed).
+    /// Converts stored data (samples, rows, columns, 1) to a mask (samples, rows, columns) or
+    /// (samples, layers, rows, columns). Libraries without unsigned types see the stored bits as
+    /// [signed](ElementType::signed).
     ///
     /// # Errors
     /// If there is no memory.
     fn labels(&self, stored: &Self::Array, recipe: &LabelConversion) -> Result<Self::Array>;
 
-    /// Which pixels of stored data (samples, rows, columns, bands) have values: (samples, rows, columns) of `Bool`.
+    /// Which pixels of stored data (samples, rows, columns, bands) have values: (samples, rows,
+    /// columns) of `Bool`.
     ///
     /// # Errors
     /// If there is no memory.

@@ -31,8 +31,8 @@ impl Frame {
         Self { rows, columns, ..self }
     }
 
-    /// The map of pixels to -1 … 1: these are the centres of the outermost pixels with `align_corners`, otherwise their
-    /// edges.
+    /// The map of pixels to -1 … 1: these are the centres of the outermost pixels with
+    /// `align_corners`, otherwise their edges.
     pub(crate) fn normalised(self, align_corners: bool) -> Matrix {
         let axis = |size: usize| {
             let size = size as f64;

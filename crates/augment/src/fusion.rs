@@ -97,7 +97,8 @@ pub enum Task {
     Operation(Operation),
 }
 
-/// Returns the work of a stage on a batch; `frames` are the frames before each of its augmentations, and after the last.
+/// Returns the work of a stage on a batch; `frames` are the frames before each of its
+/// augmentations, and after the last.
 pub fn task(pipeline: &Pipeline, stage: &Stage, steps: &[Step], frames: &[Frame]) -> Result<Task> {
     let ops = &pipeline.ops[stage.ops.clone()];
     Ok(Task::Operation(match &stage.kind {

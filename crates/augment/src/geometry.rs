@@ -27,7 +27,8 @@ pub enum Padding {
     Zeros,
     /// The outermost pixels, repeated.
     Border,
-    /// The frame, mirrored: at the centres of the outermost pixels with `align_corners`, otherwise at their edges.
+    /// The frame, mirrored: at the centres of the outermost pixels with `align_corners`, otherwise
+    /// at their edges.
     Reflection,
 }
 
@@ -51,7 +52,8 @@ pub struct Source {
     pub image: Matrix,
     /// For masks.
     pub mask: Matrix,
-    /// Positions outside are clamped to these pixels (minimum x, maximum x, minimum y, maximum y) instead of the frame.
+    /// Positions outside are clamped to these pixels (minimum x, maximum x, minimum y, maximum y)
+    /// instead of the frame.
     pub bounds: Option<[f64; 4]>,
     /// Displacements of elastic warps, which are applied first.
     pub elastic: Option<Field>,
@@ -89,7 +91,8 @@ pub enum KorniaCompat {
     #[default]
     #[serde(rename = "0.9")]
     V0_9,
-    /// 0.8 and earlier: without `align_corners`, warps are scaled and shifted by a fraction of a pixel.
+    /// 0.8 and earlier: without `align_corners`, warps are scaled and shifted by a fraction of a
+    /// pixel.
     #[serde(rename = "0.8")]
     V0_8,
 }

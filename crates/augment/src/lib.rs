@@ -1,9 +1,10 @@
 //! Augmentations of images together with their masks, equal to Kornia's where Kornia has them.
 //!
-//! A [`Pipeline`] is a list of [`Op`]s. [`draw`](Pipeline::draw) makes the [`Parameters`] of a batch on the host, from
-//! (seed, epoch, sample id) alone. [`apply`](Pipeline::apply) applies them with an [`Engine`]: [`Host`] uses our own
-//! loops in host memory, [`TensorEngine`] uses the tensor operations of the library that holds the batch. Consecutive
-//! geometric augmentations become one warp.
+//! A [`Pipeline`] is a list of [`Op`]s. [`draw`](Pipeline::draw) makes the [`Parameters`] of a
+//! batch on the host, from (seed, epoch, sample id) alone. [`apply`](Pipeline::apply) applies them
+//! with an [`Engine`]: [`Host`] uses our own loops in host memory, [`TensorEngine`] uses the tensor
+//! operations of the library that holds the batch. Consecutive geometric augmentations become one
+//! warp.
 //!
 //! ```
 //! use hsipack_augment::{Affine, Frame, Flip, Op, Padding, Pipeline, Range, SampleKey};

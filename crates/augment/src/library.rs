@@ -11,10 +11,11 @@ use crate::parameters::Parameters;
 use crate::pipeline::Pipeline;
 use crate::prepare::{ImageConversion, LabelConversion, Validity};
 
-/// A library of tensors: libtorch, the torch of a Python process, or none ([`Host`], whose tensors are [`Array`]s).
+/// A library of tensors: libtorch, the torch of a Python process, or none ([`Host`], whose tensors
+/// are [`Array`]s).
 ///
-/// In host memory, [`Host`] computes everything for all libraries, so that results are the same bit for bit. On a
-/// device, the library's own operations are used.
+/// In host memory, [`Host`] computes everything for all libraries, so that results are the same bit
+/// for bit. On a device, the library's own operations are used.
 pub trait Library: Clone + Send + Sync + 'static {
     /// A tensor. Clones share its memory.
     type Tensor: Clone + Send;
@@ -36,8 +37,8 @@ pub trait Library: Clone + Send + Sync + 'static {
     /// If the library cannot use the device.
     fn stream(&self, device: usize) -> Result<Stream>;
 
-    /// A tensor over an array's memory. On a device, the array must have been lent to the stream on which the tensor is
-    /// used.
+    /// A tensor over an array's memory. On a device, the array must have been lent to the stream on
+    /// which the tensor is used.
     ///
     /// # Errors
     /// If the library has no such device or element type.
@@ -55,7 +56,8 @@ pub trait Library: Clone + Send + Sync + 'static {
     /// If the device is not supported.
     fn device(&self, tensor: &Self::Tensor) -> Result<Device>;
 
-    /// Converts stored data (samples, rows, columns, bands) to an image (samples, bands, rows, columns).
+    /// Converts stored data (samples, rows, columns, bands) to an image (samples, bands, rows,
+    /// columns).
     ///
     /// # Errors
     /// If there is no memory.
@@ -88,7 +90,8 @@ pub trait Library: Clone + Send + Sync + 'static {
         }
     }
 
-    /// Which pixels of stored data (samples, rows, columns, bands) have values: (samples, rows, columns) of `Bool`.
+    /// Which pixels of stored data (samples, rows, columns, bands) have values: (samples, rows,
+    /// columns) of `Bool`.
     ///
     /// # Errors
     /// If there is no memory.

@@ -1,7 +1,7 @@
 //! Maps of the image plane: homographies in pixels, in float64.
 //!
-//! Pixel centres have whole coordinates. x is the column, y is the row, and the origin is the centre of the top left
-//! pixel.
+//! Pixel centres have whole coordinates. x is the column, y is the row, and the origin is the
+//! centre of the top left pixel.
 
 use serde::{Deserialize, Serialize};
 
@@ -79,8 +79,8 @@ impl Matrix {
         Some(Self([[h[0], h[1], h[2]], [h[3], h[4], h[5]], [h[6], h[7], 1.0]]))
     }
 
-    /// Whether both maps are affine, and map every pixel of a frame of `size` (rows, columns) to places that are less
-    /// than `distance` apart along each axis.
+    /// Whether both maps are affine, and map every pixel of a frame of `size` (rows, columns) to
+    /// places that are less than `distance` apart along each axis.
     pub(crate) fn is_within(
         &self,
         distance: f64,
@@ -96,7 +96,8 @@ impl Matrix {
         self.is_affine() && other.is_affine() && corners.into_iter().all(near)
     }
 
-    /// The map in whole numbers, if it only consists of quarter turns, mirroring and shifts by whole pixels.
+    /// The map in whole numbers, if it only consists of quarter turns, mirroring and shifts by
+    /// whole pixels.
     pub(crate) fn whole(&self) -> Option<Whole> {
         let m = &self.0;
         let linear = [m[0][0], m[0][1], m[1][0], m[1][1]];
@@ -123,7 +124,8 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// Whether all pixels of a frame of size `to` (rows, columns) are mapped into one of size `from`.
+    /// Whether all pixels of a frame of size `to` (rows, columns) are mapped into one of size
+    /// `from`.
     pub fn stays_inside(&self, to: [usize; 2], from: [usize; 2]) -> bool {
         let (last_x, last_y) = (to[1] as i64 - 1, to[0] as i64 - 1);
         [[0, 0], [last_x, last_y]].into_iter().all(|[x, y]| {
@@ -133,7 +135,8 @@ impl Whole {
     }
 }
 
-/// Gaussian elimination with pivoting for eight equations, whose right-hand sides are in the last column.
+/// Gaussian elimination with pivoting for eight equations, whose right-hand sides are in the last
+/// column.
 fn solve(system: &mut [[f64; 9]; 8]) -> Option<[f64; 8]> {
     for step in 0..8 {
         let largest =

@@ -40,8 +40,8 @@ impl Mixed {
         Self { partners: (0..samples).collect(), shares: vec![0.0; samples] }
     }
 
-    /// Mixes labels in place as the images were mixed. `labels` has `classes` numbers for every sample, one-hot or
-    /// probabilities.
+    /// Mixes labels in place as the images were mixed. `labels` has `classes` numbers for every
+    /// sample, one-hot or probabilities.
     ///
     /// # Errors
     /// If the number of samples differs.

@@ -7,8 +7,8 @@ use crate::array::ElementType;
 use crate::frame::Frame;
 use crate::mixed::Mixed;
 
-/// One operation on all samples of a batch. Lists have one entry per sample, which is `None` for samples that stay
-/// unchanged.
+/// One operation on all samples of a batch. Lists have one entry per sample, which is `None` for
+/// samples that stay unchanged.
 #[derive(Clone, Debug)]
 pub enum Operation {
     /// Sets rectangles to a spectrum, and in masks to their own label.
@@ -23,7 +23,8 @@ pub enum Operation {
     Guard(String),
     /// Applies a factor and a summand to each band.
     ByBand(ByBands),
-    /// Applies a linear map to spectra; if labels are given, only to pixels of the mask with these labels.
+    /// Applies a linear map to spectra; if labels are given, only to pixels of the mask with these
+    /// labels.
     Linear(Vec<Option<Linear>>, Option<(Option<String>, Vec<i64>)>),
     /// Adds normally distributed noise.
     Noise {
@@ -47,7 +48,8 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Whether it changes values of images, each pixel by itself or with its neighbours, and nothing else.
+    /// Whether it changes values of images, each pixel by itself or with its neighbours, and
+    /// nothing else.
     pub(crate) fn changes_values(&self) -> bool {
         match self {
             Self::ByBand(_)
@@ -137,7 +139,8 @@ pub struct Transplanting {
     pub excluded: Vec<i64>,
 }
 
-/// (value - shift)·factor + summand for every band. If a factor is 0, the result is the summand, whatever the value.
+/// (value - shift)·factor + summand for every band. If a factor is 0, the result is the summand,
+/// whatever the value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ByBand {
     shift: Vec<f64>,
@@ -145,8 +148,9 @@ pub(crate) struct ByBand {
     summand: Vec<f64>,
 }
 
-/// (value - shift)·factor + summand for every band and every sample of a batch. If a factor is 0, the result is the summand,
-/// whatever the value. The numbers of all samples are in one piece of memory, in the order in which a device needs them.
+/// (value - shift)·factor + summand for every band and every sample of a batch. If a factor is 0,
+/// the result is the summand, whatever the value. The numbers of all samples are in one piece of
+/// memory, in the order in which a device needs them.
 #[derive(Clone, Debug)]
 pub struct ByBands {
     bands: usize,
@@ -176,8 +180,8 @@ impl ByBands {
         Ok(Self { bands, numbers, changed })
     }
 
-    /// Shift, factor and summand of every band, sample after sample: (samples, 3, bands). For unchanged samples, the
-    /// numbers change no value.
+    /// Shift, factor and summand of every band, sample after sample: (samples, 3, bands). For
+    /// unchanged samples, the numbers change no value.
     pub fn numbers(&self) -> &[f64] {
         &self.numbers
     }
@@ -196,7 +200,8 @@ impl ByBands {
 /// A linear map of spectra.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Linear {
-    /// bands × bands numbers, row by row, by which spectra are multiplied from the right. Rows are input bands.
+    /// bands × bands numbers, row by row, by which spectra are multiplied from the right. Rows are
+    /// input bands.
     pub map: Vec<f64>,
     /// Added after the map; empty if nothing is added.
     pub offset: Vec<f64>,
@@ -232,8 +237,8 @@ impl ByBand {
         }
     }
 
-    /// Standardises. If there are no operations before it, the mean is subtracted first, which loses fewer digits.
-    /// Bands without statistics stay unchanged.
+    /// Standardises. If there are no operations before it, the mean is subtracted first, which
+    /// loses fewer digits. Bands without statistics stay unchanged.
     pub(crate) fn then_standardize(&mut self, mean: &[f64], std: &[f64]) {
         let filled = |(mean, std): (&f64, &f64)| {
             if mean.is_nan() || std.is_nan() { (0.0, 1.0) } else { (*mean, *std) }
@@ -262,8 +267,8 @@ pub(crate) fn is_nothing(number: f64, element: ElementType) -> bool {
     }
 }
 
-/// Leaves out the outermost weights that are 0 for images of this type, on both sides alike: a pixel of weight 0 is not
-/// read, because 0·NaN is NaN.
+/// Leaves out the outermost weights that are 0 for images of this type, on both sides alike: a
+/// pixel of weight 0 is not read, because 0·NaN is NaN.
 pub(crate) fn trim(weights: &mut Vec<f64>, element: ElementType) {
     let kept = |weight: &f64| !is_nothing(*weight, element);
     let first = weights.iter().position(kept).unwrap_or(0);

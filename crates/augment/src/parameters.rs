@@ -42,8 +42,9 @@ impl Parameters {
         serde_json::to_string(self).expect("plain data")
     }
 
-    /// The parameters for one position of the batch, as for a batch of that sample alone. They cannot be applied if the
-    /// pipeline [takes pixels from others](crate::Pipeline::takes_from_others).
+    /// The parameters for one position of the batch, as for a batch of that sample alone. They
+    /// cannot be applied if the pipeline
+    /// [takes pixels from others](crate::Pipeline::takes_from_others).
     ///
     /// # Panics
     /// If there is no such position.

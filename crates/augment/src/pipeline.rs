@@ -17,21 +17,23 @@ use crate::parameters::{Parameters, Step};
 pub struct Pipeline {
     /// The augmentations, in order.
     pub ops: Vec<Op>,
-    /// Seed of all random numbers. In JSON, `null` and no seed mean that the program chooses one; here it is 0 then.
+    /// Seed of all random numbers. In JSON, `null` and no seed mean that the program chooses one;
+    /// here it is 0 then.
     #[serde(default, deserialize_with = "seed_or_zero")]
     pub seed: u64,
-    /// Whether to merge consecutive geometric augmentations into one warp, so that pixels are interpolated once.
-    /// Otherwise each one resamples, as in Kornia.
+    /// Whether to merge consecutive geometric augmentations into one warp, so that pixels are
+    /// interpolated once. Otherwise each one resamples, as in Kornia.
     #[serde(default = "yes")]
     pub fuse: bool,
-    /// Label of mask pixels without a source: outside the frame, in erased rectangles and in hidden patches.
+    /// Label of mask pixels without a source: outside the frame, in erased rectangles and in hidden
+    /// patches.
     #[serde(default)]
     pub mask_fill: MaskFill,
     /// The Kornia version whose arithmetic warps follow.
     #[serde(default)]
     pub kornia: KorniaCompat,
-    /// Names of the images whose values augmentations change: `image`, or further images. Augmentations that move pixels move
-    /// all images.
+    /// Names of the images whose values augmentations change: `image`, or further images.
+    /// Augmentations that move pixels move all images.
     #[serde(default = "image_only", skip_serializing_if = "is_image_only")]
     pub arrays: Vec<String>,
 }
@@ -51,8 +53,8 @@ fn seed_or_zero<'de, D: Deserializer<'de>>(json: D) -> std::result::Result<u64, 
     Ok(Option::deserialize(json)?.unwrap_or_default())
 }
 
-/// One label for all masks, or one for each mask by name. In JSON, a number or an object of numbers. Masks that the
-/// object does not name get 0.
+/// One label for all masks, or one for each mask by name. In JSON, a number or an object of
+/// numbers. Masks that the object does not name get 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum MaskFill {
@@ -90,8 +92,9 @@ impl Pipeline {
         Self { ops, seed: 0, fuse: true, mask_fill, kornia, arrays: image_only() }
     }
 
-    /// Reads a pipeline from JSON, as written by [`to_json`](Self::to_json) or by hand: an object with `ops` and
-    /// optionally `seed`, `fuse`, `mask_fill`, `kornia` and `arrays`, or only the list of augmentations.
+    /// Reads a pipeline from JSON, as written by [`to_json`](Self::to_json) or by hand: an object
+    /// with `ops` and optionally `seed`, `fuse`, `mask_fill`, `kornia` and `arrays`, or only the
+    /// list of augmentations.
     ///
     /// # Errors
     /// If the JSON is not valid; the error says where.
@@ -117,8 +120,9 @@ impl Pipeline {
         self.ops.iter().any(|op| op.masks().any(|name| name == mask))
     }
 
-    /// Whether an augmentation may give a sample pixels from other samples of its batch. If none does, the result for a
-    /// sample does not depend on the other samples in the batch: [`Parameters::of_sample`].
+    /// Whether an augmentation may give a sample pixels from other samples of its batch. If none
+    /// does, the result for a sample does not depend on the other samples in the batch:
+    /// [`Parameters::of_sample`].
     pub fn takes_from_others(&self) -> bool {
         self.ops.iter().any(Op::takes_from_others)
     }
@@ -128,14 +132,15 @@ impl Pipeline {
         self.ops.iter().any(|op| matches!(op, Op::RandomBands(_)))
     }
 
-    /// Whether images need only the bands that [`needed_bands`](Self::needed_bands) returns: bands are drawn before anything else
-    /// uses the images.
+    /// Whether images need only the bands that [`needed_bands`](Self::needed_bands) returns: bands
+    /// are drawn before anything else uses the images.
     pub fn draws_bands_first(&self) -> bool {
         let restores = self.ops.iter().any(|op| matches!(op, Op::ValidGuard(_)));
         matches!(self.ops.first(), Some(Op::RandomBands(_))) && self.arrays == [IMAGE] && !restores
     }
 
-    /// For every sample of a batch, the bands that the first augmentation draws, as [`draw`](Self::draw) does.
+    /// For every sample of a batch, the bands that the first augmentation draws, as
+    /// [`draw`](Self::draw) does.
     ///
     /// # Errors
     /// As [`frame`](Self::frame).
@@ -182,7 +187,8 @@ impl Pipeline {
         Ok(self)
     }
 
-    /// The bands that resampled images have, before bands of them are drawn; `None` if no augmentation resamples.
+    /// The bands that resampled images have, before bands of them are drawn; `None` if no
+    /// augmentation resamples.
     ///
     /// # Errors
     /// If the bands of the images are unknown.
@@ -214,8 +220,8 @@ impl Pipeline {
         self.ops.iter().try_fold(frame, |frame, op| op.frame(frame))
     }
 
-    /// Draws parameters for a batch. The parameters of a sample depend only on seed, epoch and its own key. Only its
-    /// partners in mixing also depend on the other samples in the batch.
+    /// Draws parameters for a batch. The parameters of a sample depend only on seed, epoch and its
+    /// own key. Only its partners in mixing also depend on the other samples in the batch.
     ///
     /// # Errors
     /// As [`frame`](Self::frame).
@@ -233,8 +239,8 @@ impl Pipeline {
 }
 
 impl Parameters {
-    /// Checks that the parameters belong to `pipeline` and to a batch of `samples`. Returns the frame before every
-    /// step, and the final one.
+    /// Checks that the parameters belong to `pipeline` and to a batch of `samples`. Returns the
+    /// frame before every step, and the final one.
     pub(crate) fn frames(&self, pipeline: &Pipeline, samples: usize) -> Result<Vec<Frame>> {
         let names = self.steps.iter().map(|step| step.op.as_str());
         if !names.eq(pipeline.ops.iter().map(|op| op.name())) {
@@ -265,8 +271,8 @@ impl Parameters {
         Ok(frames)
     }
 
-    /// For every sample, the bands of the input that its image has after augmentation, in their order. `None` if no
-    /// augmentation draws bands.
+    /// For every sample, the bands of the input that its image has after augmentation, in their
+    /// order. `None` if no augmentation draws bands.
     ///
     /// # Errors
     /// If the parameters do not belong to `pipeline`.
@@ -294,9 +300,10 @@ impl Parameters {
         Ok(bands)
     }
 
-    /// For every sample, the map of points from the input to the output, over all geometric augmentations. `None` for a
-    /// sample with an elastic field, which is not a projective map, and for one whose only row or column was resized
-    /// with its centre kept, because its pixel goes to several.
+    /// For every sample, the map of points from the input to the output, over all geometric
+    /// augmentations. `None` for a sample with an elastic field, which is not a projective map, and
+    /// for one whose only row or column was resized with its centre kept, because its pixel goes to
+    /// several.
     ///
     /// # Errors
     /// If the parameters do not belong to `pipeline`.

@@ -4,13 +4,13 @@ use hsipack_format::SpectralNorm;
 
 use crate::array::ElementType;
 
-/// How to make an image from stored data, in this order: convert to physical values, normalise, replace NaN, cast. All
-/// steps before the cast are computed in float32, or in float64 if the data is stored as float64. Steps that would
-/// change nothing are skipped.
+/// How to make an image from stored data, in this order: convert to physical values, normalise,
+/// replace NaN, cast. All steps before the cast are computed in float32, or in float64 if the data
+/// is stored as float64. Steps that would change nothing are skipped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImageConversion {
-    /// Scale factor and offset of physical values: one pair for all samples, or one per sample; empty to keep stored
-    /// values.
+    /// Scale factor and offset of physical values: one pair for all samples, or one per sample;
+    /// empty to keep stored values.
     pub physical: Vec<[f64; 2]>,
     /// The normalisation.
     pub normalized: Normalized,
@@ -26,8 +26,8 @@ pub enum Normalized {
     /// No normalisation.
     #[default]
     Not,
-    /// Subtract from every band its mean and divide by its standard deviation: one set of figures for all samples, or
-    /// one per sample. Bands with standard deviation 0 are not divided.
+    /// Subtract from every band its mean and divide by its standard deviation: one set of figures
+    /// for all samples, or one per sample. Bands with standard deviation 0 are not divided.
     Bands(Vec<BandFigures>),
     /// Normalise spectra by the rules of [`hsipack_format::spectrum`].
     Spectra(SpectralNorm),
@@ -53,10 +53,12 @@ pub struct LabelConversion {
     pub element: ElementType,
 }
 
-/// How to find out which pixels of an image have values: those whose values are finite in all bands that count.
+/// How to find out which pixels of an image have values: those whose values are finite in all bands
+/// that count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validity {
-    /// Whether each band counts: one list for all samples, or one per sample; empty if all bands count.
+    /// Whether each band counts: one list for all samples, or one per sample; empty if all bands
+    /// count.
     pub bands: Vec<Vec<bool>>,
 }
 

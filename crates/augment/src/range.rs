@@ -71,7 +71,8 @@ pub(crate) fn normal(random: &mut Random) -> f64 {
     radius * (std::f64::consts::TAU * random.unit()).cos()
 }
 
-/// A number with the distribution Beta(`shape`, `shape`) (Jöhnk 1964; for large shapes Cheng's ratio of gammas).
+/// A number with the distribution Beta(`shape`, `shape`) (Jöhnk 1964; for large shapes Cheng's
+/// ratio of gammas).
 pub(crate) fn beta(shape: f64, random: &mut Random) -> f64 {
     let (a, b) = (gamma(shape, random), gamma(shape, random));
     if a + b > 0.0 { a / (a + b) } else { f64::from(u8::from(random.unit() < 0.5)) }

@@ -30,7 +30,8 @@ pub struct ResampleJob<'a> {
     pub to: [usize; 2],
     /// The move of every sample.
     pub moves: &'a [Resampling],
-    /// Whether this array contains labels: then the maps of masks are used, and the nearest pixel without arithmetic.
+    /// Whether this array contains labels: then the maps of masks are used, and the nearest pixel
+    /// without arithmetic.
     pub labels: bool,
     /// The value outside the frame, if the padding is a constant.
     pub fill: f64,

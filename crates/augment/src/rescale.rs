@@ -1,7 +1,8 @@
 //! The operations on images, for further images of another resolution.
 //!
-//! Pixel centres have whole coordinates, so position `x` of the image is position `f·x + (f - 1)/2` of an array with `f` times as
-//! many rows and columns. A map `M` of the image is the map `S·M·S⁻¹` of the array, where `S` is this change of coordinates.
+//! Pixel centres have whole coordinates, so position `x` of the image is position `f·x + (f - 1)/2`
+//! of an array with `f` times as many rows and columns. A map `M` of the image is the map `S·M·S⁻¹`
+//! of the array, where `S` is this change of coordinates.
 
 use std::borrow::Cow;
 
@@ -17,11 +18,12 @@ use crate::parameters::Step;
 use crate::pipeline::{IMAGE, Pipeline};
 use crate::resample::Resampling;
 
-/// The moves of a further image for those of the image from a frame of `from` rows and columns to one of `to`, and its rows and
-/// columns afterwards.
+/// The moves of a further image for those of the image from a frame of `from` rows and columns to
+/// one of `to`, and its rows and columns afterwards.
 ///
 /// # Errors
-/// If the result does not have whole rows and columns, or pixels move by fields of the image's resolution.
+/// If the result does not have whole rows and columns, or pixels move by fields of the image's
+/// resolution.
 pub(crate) fn moves<'m>(
     name: &str,
     ratio: Ratio,
@@ -55,7 +57,8 @@ pub(crate) fn moves<'m>(
     Ok((moves.iter().map(scaled).collect::<Result<_>>()?, own_to))
 }
 
-/// The same rectangles of a further image of so many rows and columns. A pixel of a coarser one belongs to a rectangle if its centre does.
+/// The same rectangles of a further image of so many rows and columns. A pixel of a coarser one
+/// belongs to a rectangle if its centre does.
 pub(crate) fn cuts(ratio: Ratio, [rows, columns]: [usize; 2], cuts: &[Cut]) -> Vec<Cut> {
     let (finer, coarser) = (ratio.finer() as usize, ratio.coarser() as usize);
     // The first pixel whose centre is at or behind a pixel's edge.
@@ -103,7 +106,8 @@ fn size_of(name: &str, ratio: Ratio, size: [usize; 2]) -> Result<[usize; 2]> {
     })
 }
 
-/// The operation of a stage on the values of a further image: its name, resolution and number of bands.
+/// The operation of a stage on the values of a further image: its name, resolution and number of
+/// bands.
 ///
 /// # Errors
 /// If it does not fit the bands of that image, or depends on pixels of a mask.
@@ -151,12 +155,12 @@ pub(crate) fn check_arrays<'n>(
 }
 
 impl Pipeline {
-    /// Checks that the pipeline can be applied to images of this frame together with further images of these names,
-    /// resolutions and numbers of bands.
+    /// Checks that the pipeline can be applied to images of this frame together with further images
+    /// of these names, resolutions and numbers of bands.
     ///
     /// # Errors
-    /// If an augmentation needs the pixels of the image, makes images of a size that does not fit, or does not fit the bands of
-    /// an image whose values it should change.
+    /// If an augmentation needs the pixels of the image, makes images of a size that does not fit,
+    /// or does not fit the bands of an image whose values it should change.
     pub fn check_further(&self, frame: Frame, further: &[(&str, Ratio, usize)]) -> Result<()> {
         check_arrays(self, further.iter().map(|(name, ..)| *name))?;
         let mut frames = vec![frame];

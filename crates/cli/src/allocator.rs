@@ -1,7 +1,8 @@
 //! If the system refuses memory, the command ends with a message and an exit status.
 //!
-//! Large allocations return an error if they are refused (`hsipack_store::memory`). If any other allocation is refused
-//! (names, lists, memory of other crates), Rust would end the process by a signal, with a stack trace that helps nobody.
+//! Large allocations return an error if they are refused (`hsipack_store::memory`). If any other
+//! allocation is refused (names, lists, memory of other crates), Rust would end the process by a
+//! signal, with a stack trace that helps nobody.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Cursor, Write};
@@ -9,15 +10,17 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use hsipack_store::memory;
 
-/// The system's allocator. It ends the process if memory is refused and the caller does not expect that.
+/// The system's allocator. It ends the process if memory is refused and the caller does not expect
+/// that.
 pub struct Allocator;
 
-/// The exit status when memory is refused. It starts with the status of `validate` for "could not be checked", because 1
-/// means damage there.
+/// The exit status when memory is refused. It starts with the status of `validate` for "could not
+/// be checked", because 1 means damage there.
 static STATUS: AtomicI32 = AtomicI32::new(2);
 
-/// If the address space is short, makes all threads share one heap. Otherwise each thread would reserve 64 MiB for a heap of
-/// its own, and the other threads could not use the memory that it frees.
+/// If the address space is short, makes all threads share one heap. Otherwise each thread would
+/// reserve 64 MiB for a heap of its own, and the other threads could not use the memory that it
+/// frees.
 pub fn share_what_is_short() {
     #[cfg(target_env = "gnu")]
     if memory::is_short(1 << 30) {
@@ -26,7 +29,8 @@ pub fn share_what_is_short() {
     }
 }
 
-/// Sets the exit status to 1, the status of an error. Called when the command is known and is not `validate`.
+/// Sets the exit status to 1, the status of an error. Called when the command is known and is not
+/// `validate`.
 pub fn end_with_error() {
     STATUS.store(1, Ordering::Relaxed);
 }
@@ -61,8 +65,8 @@ fn checked(memory: *mut u8, size: usize) -> *mut u8 {
     memory
 }
 
-/// Reports what was refused, without taking memory, and ends the process at once. Unfinished output stays marked as
-/// unfinished, as after a kill.
+/// Reports what was refused, without taking memory, and ends the process at once. Unfinished output
+/// stays marked as unfinished, as after a kill.
 #[cold]
 fn end(size: usize) -> ! {
     let mut line = [0; 128];

@@ -14,11 +14,12 @@ pub fn replace(path: &Path, text: &str) -> Result<()> {
     replace_with(path, |file| writeln!(file, "{text}"))
 }
 
-/// Like [`replace`], with the contents that `write` writes. A symbolic link keeps leading to the file, and a device or pipe such as
-/// `/dev/stdout` stays one.
+/// Like [`replace`], with the contents that `write` writes. A symbolic link keeps leading to the
+/// file, and a device or pipe such as `/dev/stdout` stays one.
 ///
 /// # Errors
-/// If it cannot be written, or if there is a file of another kind, as when the name of an input is taken for that of an output.
+/// If it cannot be written, or if there is a file of another kind, as when the name of an input is
+/// taken for that of an output.
 pub fn replace_with(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,

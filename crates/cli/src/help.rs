@@ -1,5 +1,5 @@
-//! How helps are arranged: commands in groups, and in `-h` of commands with many options the ten that people use most.
-//! `--help` lists all.
+//! How helps are arranged: commands in groups, and in `-h` of commands with many options the ten
+//! that people use most. `--help` lists all.
 
 use clap::Command;
 

@@ -28,8 +28,8 @@ static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 /// Pack hyperspectral cubes for training, and check what was packed.
 ///
-/// A packed dataset is a Zarr v3 store of chunked, blosc-compressed float16 shards. zarr-python, xarray
-/// and TensorStore can open it, too.
+/// A packed dataset is a Zarr v3 store of chunked, blosc-compressed float16 shards. zarr-python,
+/// xarray and TensorStore can open it, too.
 #[derive(Parser)]
 #[command(name = "hsipack", version, propagate_version = true, max_term_width = 100)]
 #[command(
@@ -123,8 +123,8 @@ fn main() -> ExitCode {
     output::finish(result.unwrap_or_else(failure::report))
 }
 
-/// Ends quietly, as other commands do, if output is piped into a command like `head` that stops reading early. By default
-/// Rust ignores the signal, and printing would panic.
+/// Ends quietly, as other commands do, if output is piped into a command like `head` that stops
+/// reading early. By default Rust ignores the signal, and printing would panic.
 fn end_with_the_pipe() {
     #[cfg(unix)]
     // SAFETY: sets the default action of a signal, before any thread was started.

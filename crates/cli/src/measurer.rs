@@ -10,7 +10,8 @@ use hsipack_measure::device::TrainingLibrary;
 use hsipack_measure::remote::{Process, Request};
 use hsipack_read::augment::Host;
 
-/// The variable with the path of the Python whose package hsipack measures on GPUs. The package's entry point sets it.
+/// The variable with the path of the Python whose package hsipack measures on GPUs. The package's
+/// entry point sets it.
 const PYTHON: &str = "HSIPACK_PYTHON";
 
 /// The program that measures on a device.
@@ -23,7 +24,8 @@ pub enum Program {
 }
 
 impl Program {
-    /// The program for the device of that name. `in_python` asks for Python on any device; tests use it.
+    /// The program for the device of that name. `in_python` asks for Python on any device; tests
+    /// use it.
     ///
     /// # Errors
     /// If there is no such device, or a Python is needed and none is known.
@@ -71,7 +73,8 @@ impl Program {
         })
     }
 
-    /// Starts a process that measures on the device of that name, and checks that it has the device.
+    /// Starts a process that measures on the device of that name, and checks that it has the
+    /// device.
     ///
     /// # Errors
     /// If it cannot be started, or has no such device.

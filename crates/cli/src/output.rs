@@ -1,8 +1,9 @@
 //! All output to standard output and standard error, and numbers as people read them.
 //!
-//! Output may contain names from files, so control characters are escaped here. If standard output cannot be written, the
-//! command ends with a plain message and status 1, because the reader has only part of the output. If standard error
-//! (notes, progress, messages) cannot be written, the text is lost: there is nowhere left to report it.
+//! Output may contain names from files, so control characters are escaped here. If standard output
+//! cannot be written, the command ends with a plain message and status 1, because the reader has
+//! only part of the output. If standard error (notes, progress, messages) cannot be written, the
+//! text is lost: there is nowhere left to report it.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -10,13 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hsipack_format::text;
 
-/// Prints a line to standard output, as `println!` does, through [`output::line`](crate::output::line).
+/// Prints a line to standard output, as `println!` does, through
+/// [`output::line`](crate::output::line).
 macro_rules! say {
     () => { $crate::output::line(format_args!("")) };
     ($($words:tt)*) => { $crate::output::line(format_args!($($words)*)) };
 }
 
-/// Prints a line to standard error, as `eprintln!` does, through [`output::note`](crate::output::note).
+/// Prints a line to standard error, as `eprintln!` does, through
+/// [`output::note`](crate::output::note).
 macro_rules! note {
     ($($words:tt)*) => { $crate::output::note(format_args!($($words)*)) };
 }
@@ -71,8 +74,8 @@ fn refused(error: &io::Error) -> u8 {
 }
 
 /// # Errors
-/// If standard output was closed when the command began. Before `main`, Rust opens the null device in its place, and all
-/// output would be lost silently.
+/// If standard output was closed when the command began. Before `main`, Rust opens the null device
+/// in its place, and all output would be lost silently.
 fn open_output() -> io::Result<()> {
     match CLOSED.load(Ordering::Relaxed) {
         true => Err(io::Error::from_raw_os_error(libc::EBADF)),

@@ -1,15 +1,17 @@
-//! Arguments for patches, which are windows around labelled pixels. Commands that read a dataset share them.
+//! Arguments for patches, which are windows around labelled pixels. Commands that read a dataset
+//! share them.
 
 use hsipack_format::{Error, Result};
 use hsipack_read::plan::{Pad, Patches};
 
 use crate::parse;
 
-/// Arguments for patches. The command needs an argument `mask`, which names the mask with the labels, and a group `padded`
-/// of the arguments whose windows may reach over the edge of a cube.
+/// Arguments for patches. The command needs an argument `mask`, which names the mask with the
+/// labels, and a group `padded` of the arguments whose windows may reach over the edge of a cube.
 #[derive(clap::Args, Default)]
 pub struct PatchArgs {
-    /// Size in pixels of patches: windows around every labelled pixel of the mask given with --mask; 1x1 gives spectra
+    /// Size in pixels of patches: windows around every labelled pixel of the mask given with
+    /// --mask; 1x1 gives spectra
     ///
     /// The order class-balanced of `hsipack read` draws every class of pixels equally often.
     #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, requires = "mask")]
@@ -27,8 +29,9 @@ pub struct PatchArgs {
     #[arg(long, value_name = "N", requires = "patch")]
     per_class: Option<usize>,
 
-    /// How to fill windows beyond the edge of their cube: reflect mirrors the cube, edge repeats its outermost pixels, a
-    /// number is used as a stored value (and 0 in masks) [default for patches: reflect]
+    /// How to fill windows beyond the edge of their cube: reflect mirrors the cube, edge repeats
+    /// its outermost pixels, a number is used as a stored value (and 0 in masks)
+    /// [default for patches: reflect]
     #[arg(
         long,
         value_name = "reflect|edge|NUMBER",

@@ -33,7 +33,8 @@ impl Shell {
         })
     }
 
-    /// The option of the running command; otherwise the name of the first command that has it, and its option.
+    /// The option of the running command; otherwise the name of the first command that has it, and
+    /// its option.
     fn found(&self, option: Opt) -> (Option<&str>, String) {
         if let Some(flag) = self.option_of(&self.running, option) {
             return (None, flag);
@@ -95,8 +96,8 @@ fn means_else(command: &str, option: Opt) -> bool {
     }
 }
 
-/// The flags of an option, without dashes: its name with hyphens, except for these few. If commands use different flags,
-/// the flag of commands that read comes first.
+/// The flags of an option, without dashes: its name with hyphens, except for these few. If commands
+/// use different flags, the flag of commands that read comes first.
 fn flags(option: Opt) -> Vec<String> {
     let names: &[&str] = match option {
         Opt::Masks => &["mask"],

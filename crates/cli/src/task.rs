@@ -27,7 +27,8 @@ pub struct Task {
 }
 
 impl Task {
-    /// Starts to show progress as `bytes DONE`. The first Ctrl-C stops the task cleanly, the second one at once.
+    /// Starts to show progress as `bytes DONE`. The first Ctrl-C stops the task cleanly, the second
+    /// one at once.
     pub fn start(done: &'static str) -> Self {
         let progress = Arc::new(Progress::default());
         stop_on_ctrl_c(&progress);
@@ -84,7 +85,8 @@ impl Task {
     }
 }
 
-/// Turns a spinner until it is finished. If the system refuses another thread, the spinner does not move.
+/// Turns a spinner until it is finished. If the system refuses another thread, the spinner does not
+/// move.
 pub fn spin(bar: &ProgressBar) {
     let bar = bar.clone();
     let turn = move || {
@@ -97,9 +99,11 @@ pub fn spin(bar: &ProgressBar) {
     let _ = threads::start("progress", turn);
 }
 
-/// Sets `progress.stop` at the first Ctrl-C, SIGTERM or SIGHUP; the second one ends the process at once.
+/// Sets `progress.stop` at the first Ctrl-C, SIGTERM or SIGHUP; the second one ends the process at
+/// once.
 ///
-/// The signal handlers themselves do this: a thread that waits for signals could not start where memory is short.
+/// The signal handlers themselves do this: a thread that waits for signals could not start where
+/// memory is short.
 pub fn stop_on_ctrl_c(progress: &Progress) {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         if signal == SIGHUP && is_ignored(signal) {

@@ -1,7 +1,8 @@
 //! The command as it was typed, which datasets record.
 
-/// The words of the command line, quoted for a shell, without the options in `left_out`, and without the options in
-/// `with_value` and their values. These options do not affect the result, so the text is the same with and without them.
+/// The words of the command line, quoted for a shell, without the options in `left_out`, and
+/// without the options in `with_value` and their values. These options do not affect the result, so
+/// the text is the same with and without them.
 pub fn command_line(left_out: &[&str], with_value: &[&str]) -> String {
     let words = kept(std::env::args().skip(1), left_out, with_value);
     std::iter::once("hsipack".to_owned()).chain(words.map(quoted)).collect::<Vec<_>>().join(" ")

@@ -1,4 +1,5 @@
-//! Values of options as people type them on a command line: names with hyphens, sizes with units, lists with ranges.
+//! Values of options as people type them on a command line: names with hyphens, sizes with units,
+//! lists with ranges.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -8,7 +9,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser, T
 
 use crate::samples::Condition;
 
-/// Parses one of these values of a library's option. Names are those of the library, with hyphens between words.
+/// Parses one of these values of a library's option. Names are those of the library, with hyphens
+/// between words.
 pub fn one_of<T>(values: &'static [T]) -> impl TypedValueParser<Value = T>
 where
     T: Display + Copy + Send + Sync + 'static,

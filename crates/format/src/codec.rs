@@ -1,10 +1,11 @@
 //! Chunk codec: `bytes`(little) → `blosc` → `crc32c`, the inner codec chain of every packed array.
 //!
-//! A further codec is a variant of [`Compressor`], its entry in Zarr metadata here, and its calls in `hsipack_store::codec`.
+//! A further codec is a variant of [`Compressor`], its entry in Zarr metadata here, and its calls
+//! in `hsipack_store::codec`.
 //!
-//! Frames are Blosc-1 frames, which `hsipack_store::codec` writes and reads with C-Blosc. A chunk on disk is one frame
-//! followed by the CRC-32C of the frame, little-endian ([`crc32c`
-//! codec](https://zarr-specs.readthedocs.io/en/latest/v3/codecs/crc32c/index.html)).
+//! Frames are Blosc-1 frames, which `hsipack_store::codec` writes and reads with C-Blosc. A chunk
+//! on disk is one frame followed by the CRC-32C of the frame, little-endian
+//! ([`crc32c` codec](https://zarr-specs.readthedocs.io/en/latest/v3/codecs/crc32c/index.html)).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -74,13 +75,13 @@ pub struct Codec {
     pub shuffle: Shuffle,
     /// Size of an element in bytes, for the filter.
     pub typesize: u8,
-    /// The block size that Blosc is asked for, in bytes; 0 lets Blosc choose. For codecs other than zstd, Blosc makes blocks of
-    /// as many elements: larger by the size of an element.
+    /// The block size that Blosc is asked for, in bytes; 0 lets Blosc choose. For codecs other than
+    /// zstd, Blosc makes blocks of as many elements: larger by the size of an element.
     pub blocksize: usize,
 }
 
-/// Target size of the blocks of a chunk, in bytes. Blocks are decompressed independently, on a GPU at the same time; smaller
-/// blocks are hardly compressed worse, and not faster on a CPU.
+/// Target size of the blocks of a chunk, in bytes. Blocks are decompressed independently, on a GPU
+/// at the same time; smaller blocks are hardly compressed worse, and not faster on a CPU.
 pub const TARGET_BLOCK: usize = 128_000;
 
 /// Chunks below this size are one block, whatever Blosc is asked for.
@@ -104,8 +105,9 @@ impl Codec {
         Self { typesize: dtype.size() as u8, ..self }
     }
 
-    /// The same codec with blocks of about `target` bytes for chunks of `chunk` bytes, within Blosc's limits. If the number
-    /// of elements in a chunk allows it, all blocks are of equal size; otherwise the last one is shorter.
+    /// The same codec with blocks of about `target` bytes for chunks of `chunk` bytes, within
+    /// Blosc's limits. If the number of elements in a chunk allows it, all blocks are of equal
+    /// size; otherwise the last one is shorter.
     #[must_use]
     pub fn with_blocks(self, target: usize, chunk: usize) -> Self {
         if self.level == 0 || chunk < SMALLEST_DIVIDED {
@@ -135,7 +137,8 @@ impl Codec {
         }})
     }
 
-    /// The codec that Zarr v3 metadata of an array of this type name; `None` if hsipack knows no such codec.
+    /// The codec that Zarr v3 metadata of an array of this type name; `None` if hsipack knows no
+    /// such codec.
     ///
     /// # Errors
     /// If the configuration is invalid.
@@ -176,8 +179,8 @@ impl Codec {
 /// Bit shuffling processes as many elements at a time.
 const SHUFFLE_GROUP: usize = 8;
 
-/// The number of elements in each block of a chunk with `chunk` elements: from `least` to `most`, and nearest to `target` if
-/// it divides the chunk evenly and is at most twice as large or small.
+/// The number of elements in each block of a chunk with `chunk` elements: from `least` to `most`,
+/// and nearest to `target` if it divides the chunk evenly and is at most twice as large or small.
 fn even_block(chunk: usize, [least, target, most]: [usize; 3]) -> usize {
     if chunk <= target {
         return chunk;
@@ -219,7 +222,8 @@ pub fn append_checksum_from(start: usize, bytes: &mut Vec<u8>) {
 /// Compares the checksum of a stored chunk and returns its frame.
 ///
 /// # Errors
-/// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if the checksum differs or the chunk is too short to have one.
+/// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if the checksum differs or the chunk is too
+/// short to have one.
 pub fn verify(stored: &[u8]) -> Result<&[u8]> {
     let (frame, checksum) = split(stored)?;
     let (want, got) = (u32::from_le_bytes(*checksum), crate::crc::crc32c(frame));

@@ -1,9 +1,9 @@
 //! CRC-32C, at the speed of memory.
 //!
-//! Every stored chunk is checked on every read, so the checksum must cost little compared with decoding.
-//! The `crc32c` crate processes 8 bytes per cycle with the CRC instruction. If the processor has 256-bit
-//! carry-less multiplication (Intel since Ice Lake, AMD since Zen 3), this module processes about twice as
-//! much:
+//! Every stored chunk is checked on every read, so the checksum must cost little compared with
+//! decoding. The `crc32c` crate processes 8 bytes per cycle with the CRC instruction. If the
+//! processor has 256-bit carry-less multiplication (Intel since Ice Lake, AMD since Zen 3), this
+//! module processes about twice as much:
 //!
 //! ```text
 //! state = first 128 bytes, the checksum so far added to their first 4
@@ -12,8 +12,9 @@
 //! the 4 vectors are folded onto the last, its halves onto 16 bytes; the CRC instruction ends it
 //! ```
 //!
-//! A fold multiplies the halves of each 128 bits by two constants, powers of x modulo the polynomial, as in
-//! Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (2009).
+//! A fold multiplies the halves of each 128 bits by two constants, powers of x modulo the
+//! polynomial, as in Gopal and others, "Fast CRC Computation for Generic Polynomials Using
+//! PCLMULQDQ Instruction" (2009).
 
 /// The CRC-32C of `bytes`.
 pub fn crc32c(bytes: &[u8]) -> u32 {
@@ -52,8 +53,8 @@ mod x86 {
         (power as u32).reverse_bits() as i64
     }
 
-    /// The constants that fold 128 bits onto the 128 bits that are `bits` further on: one for the low half
-    /// and one for the high half.
+    /// The constants that fold 128 bits onto the 128 bits that are `bits` further on: one for the
+    /// low half and one for the high half.
     const fn fold_by(bits: u32) -> (i64, i64) {
         (power(bits + 31), power(bits - 33))
     }

@@ -17,9 +17,11 @@ pub enum ErrorKind {
     Io,
     /// The file does not have the format it claims, is cut short, or contradicts itself.
     Malformed,
-    /// The file is valid, but holds something hsipack does not support (complex numbers, a spectral library).
+    /// The file is valid, but holds something hsipack does not support (complex numbers, a spectral
+    /// library).
     Unsupported,
-    /// The file holds several candidates, or axes that cannot be distinguished; the user has to choose.
+    /// The file holds several candidates, or axes that cannot be distinguished; the user has to
+    /// choose.
     Ambiguous,
     /// A value does not fit the type it has to be stored in.
     Overflow,
@@ -45,8 +47,9 @@ pub enum ErrorKind {
 
 /// An error that names the file, what was wrong with it, and what to do.
 ///
-/// It is displayed as `FILE: WHAT (REMEDY)`, with control characters escaped. If there are choices, they follow WHAT.
-/// [`std::error::Error::source`] gives the cause, if another library reported one.
+/// It is displayed as `FILE: WHAT (REMEDY)`, with control characters escaped. If there are choices,
+/// they follow WHAT. [`std::error::Error::source`] gives the cause, if another library reported
+/// one.
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
 
@@ -132,8 +135,8 @@ impl Error {
         Self::bug(format!("a thread panicked: {}", text.unwrap_or("it does not say why")))
     }
 
-    /// An I/O error on `path`; `doing` says what failed, e.g. "cannot read". If the system refused memory, it is a
-    /// [`ErrorKind::Memory`] error.
+    /// An I/O error on `path`; `doing` says what failed, e.g. "cannot read". If the system refused
+    /// memory, it is a [`ErrorKind::Memory`] error.
     pub fn io(path: impl Into<PathBuf>, doing: &str, source: std::io::Error) -> Self {
         let kind = match source.kind() {
             std::io::ErrorKind::OutOfMemory => ErrorKind::Memory,
@@ -151,15 +154,16 @@ impl Error {
         .caused_by(source)
     }
 
-    /// Names the file. If the error already names a file, that name stays, because it was set closer to the problem.
+    /// Names the file. If the error already names a file, that name stays, because it was set
+    /// closer to the problem.
     #[must_use]
     pub fn at(mut self, path: impl Into<PathBuf>) -> Self {
         self.0.path.get_or_insert_with(|| path.into());
         self
     }
 
-    /// Replaces file names in the error, both in its text and in its path. `rewrite` maps a text to the text with the new
-    /// names.
+    /// Replaces file names in the error, both in its text and in its path. `rewrite` maps a text to
+    /// the text with the new names.
     #[must_use]
     pub fn retold(mut self, rewrite: &dyn Fn(&str) -> String) -> Self {
         let inner = &mut self.0;
@@ -171,14 +175,16 @@ impl Error {
 
     /// Says what the user can do, as an imperative clause without a full stop. The last call wins.
     ///
-    /// Name options and commands with [`remedy!`](crate::remedy!), so that each surface spells them in its own way.
+    /// Name options and commands with [`remedy!`](crate::remedy!), so that each surface spells them
+    /// in its own way.
     #[must_use]
     pub fn with_remedy(mut self, remedy: impl Into<Remedy>) -> Self {
         self.0.remedy = Some(remedy.into());
         self
     }
 
-    /// Adds an alternative to the remedy, if there is a remedy: `…, or OTHER`. Otherwise, `other` becomes the remedy.
+    /// Adds an alternative to the remedy, if there is a remedy: `…, or OTHER`. Otherwise, `other`
+    /// becomes the remedy.
     #[must_use]
     pub fn or_remedy(mut self, other: impl Into<Remedy>) -> Self {
         self.0.remedy = Some(match self.0.remedy.take() {

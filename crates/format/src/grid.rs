@@ -7,8 +7,8 @@ use crate::{CubeShape, Error, Opt, Result, remedy};
 /// Target size of an uncompressed chunk in bytes. It is large enough that a read and a task cost
 /// little compared with decoding, and small enough that one cube keeps every thread busy.
 pub const TARGET_CHUNK: usize = 2 << 20;
-/// Target size of an uncompressed chunk with one band group in bytes. While a cube is packed, all groups of a row of chunks are in
-/// memory.
+/// Target size of an uncompressed chunk with one band group in bytes. While a cube is packed, all
+/// groups of a row of chunks are in memory.
 pub const TARGET_GROUP: usize = 512 << 10;
 /// Target size of an uncompressed shard in bytes.
 pub const TARGET_SHARD: usize = 512 << 20;
@@ -53,8 +53,9 @@ pub struct ChunkRegion {
 
 /// The chunk grid of a stack of cubes of one shape.
 ///
-/// A chunk holds all bands of its pixels, or the bands of one *band group*: as many adjacent bands as every other group has. The
-/// last group may have fewer; its chunks overhang, as those at the lower and right edge of a cube do.
+/// A chunk holds all bands of its pixels, or the bands of one *band group*: as many adjacent bands
+/// as every other group has. The last group may have fewer; its chunks overhang, as those at the
+/// lower and right edge of a cube do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     shape: CubeShape,
@@ -134,7 +135,8 @@ impl Grid {
         self.tile
     }
 
-    /// Bands of a chunk, including the overhang: all bands of the cube, unless they are stored in groups.
+    /// Bands of a chunk, including the overhang: all bands of the cube, unless they are stored in
+    /// groups.
     pub fn band_group(&self) -> usize {
         self.band_group
     }
@@ -207,7 +209,8 @@ impl Grid {
         (index / self.samples_per_shard, index % self.samples_per_shard * self.chunks_per_sample())
     }
 
-    /// The region of the cube that chunk `chunk` covers. Chunks are numbered row by row, from left to right, and by their bands.
+    /// The region of the cube that chunk `chunk` covers. Chunks are numbered row by row, from left
+    /// to right, and by their bands.
     pub fn region(&self, chunk: usize) -> ChunkRegion {
         let (chunk, group) = (chunk / self.band_groups, chunk % self.band_groups);
         let (down, across) = (chunk / self.across(), chunk % self.across());
@@ -232,7 +235,8 @@ impl Grid {
         first.max(rows.start)..(first + self.tile.rows).min(rows.end)
     }
 
-    /// The chunks in row `down` of a cube's chunks that contain columns `columns` and any of `bands`; all bands if it is `None`.
+    /// The chunks in row `down` of a cube's chunks that contain columns `columns` and any of
+    /// `bands`; all bands if it is `None`.
     pub fn chunks_in<'b>(
         &self,
         down: usize,
@@ -247,8 +251,8 @@ impl Grid {
         chunks.filter(move |chunk| groups == 1 || grid.has_any(chunk % groups, bands))
     }
 
-    /// Whether all chunks of a cube consist of whole rows with all bands and none overhangs. Then the decoded
-    /// chunks, one after another, are the cube's (H, W, C) array.
+    /// Whether all chunks of a cube consist of whole rows with all bands and none overhangs. Then
+    /// the decoded chunks, one after another, are the cube's (H, W, C) array.
     pub fn is_contiguous(&self) -> bool {
         self.tile.columns == self.shape.columns
             && self.band_groups == 1

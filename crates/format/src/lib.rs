@@ -1,9 +1,10 @@
 //! The hsipack dataset: what is on disk and what it means.
 //!
-//! A packed dataset is a Zarr v3 store. Cubes of one shape form a *stack*: a group with a 4-D `image`
-//! array (sample, y, x, band), masks beside it, and the wavelengths. Arrays are cut into *chunks*, each a Blosc frame with a
-//! checksum. Chunks are gathered into *shard* files with an index at their end. `samples.jsonl` describes every sample.
-//! `docs/format.md` has the whole layout with an example.
+//! A packed dataset is a Zarr v3 store. Cubes of one shape form a *stack*: a group with a 4-D
+//! `image` array (sample, y, x, band), masks beside it, and the wavelengths. Arrays are cut into
+//! *chunks*, each a Blosc frame with a checksum. Chunks are gathered into *shard* files with an
+//! index at their end. `samples.jsonl` describes every sample. `docs/format.md` has the whole
+//! layout with an example.
 //!
 //! | module | contents |
 //! |---|---|
@@ -28,8 +29,8 @@
 //! | `arguments` | feature `clap`: option values as they are typed on a command line |
 //! | `error`, [`remedy`](mod@remedy) | what went wrong and what to do about it, as the command line or Python spells it |
 //!
-//! The crate is pure: it turns bytes into values and back. It opens no files, starts no threads and makes no system calls.
-//! `hsipack_store` does that, and it compresses and decompresses chunks.
+//! The crate is pure: it turns bytes into values and back. It opens no files, starts no threads and
+//! makes no system calls. `hsipack_store` does that, and it compresses and decompresses chunks.
 //!
 //! ```
 //! use hsipack_format::{CubeShape, Grid, Tile, codec};

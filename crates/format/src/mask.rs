@@ -2,7 +2,8 @@
 
 use crate::DType;
 
-/// The value of a pixel of a mask: its class id, or one bit for each boolean layer, the first layer in bit 0.
+/// The value of a pixel of a mask: its class id, or one bit for each boolean layer, the first layer
+/// in bit 0.
 pub type MaskValue = u64;
 
 /// The most boolean layers in a mask: the number of bits of uint64.
@@ -52,8 +53,8 @@ pub fn is_stored_as(dtype: DType) -> bool {
     matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64)
 }
 
-/// Appends the values that are stored in `bytes`, little-endian, to `values`. Types other than those of masks are read as
-/// unsigned integers of their size.
+/// Appends the values that are stored in `bytes`, little-endian, to `values`. Types other than
+/// those of masks are read as unsigned integers of their size.
 pub fn read(dtype: DType, bytes: &[u8], values: &mut Vec<MaskValue>) {
     match dtype.size() {
         1 => values.extend(bytes.iter().map(|value| MaskValue::from(*value))),

@@ -1,8 +1,9 @@
-//! Typed access to the metadata of a dataset: hsipack's own attributes, and the CF attributes that it reads.
+//! Typed access to the metadata of a dataset: hsipack's own attributes, and the CF attributes that
+//! it reads.
 //!
-//! All other code reads attributes through this module, not from the JSON. Attributes written by another library may have
-//! any type. An attribute of the wrong type is ignored, unless it would change what values mean
-//! ([`ArrayMeta::check_attributes`]).
+//! All other code reads attributes through this module, not from the JSON. Attributes written by
+//! another library may have any type. An attribute of the wrong type is ignored, unless it would
+//! change what values mean ([`ArrayMeta::check_attributes`]).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -109,7 +110,8 @@ pub struct MaskMeaning {
     pub class_names: Option<Vec<String>>,
     /// Colours of the classes, as far as they are known: red, green and blue of class 0, 1, ….
     pub class_colors: Vec<Option<Color>>,
-    /// How the mask was made, if it was added to the packed dataset. Such a mask has no source files.
+    /// How the mask was made, if it was added to the packed dataset. Such a mask has no source
+    /// files.
     pub origin: Option<MaskOrigin>,
 }
 
@@ -147,7 +149,8 @@ impl MaskMeaning {
 pub enum Role {
     /// A network learns its values. It has the pixels of the image, and one or several channels.
     Target,
-    /// A further image of the same ground: of another sensor or time, perhaps of another resolution.
+    /// A further image of the same ground: of another sensor or time, perhaps of another
+    /// resolution.
     Image,
 }
 
@@ -263,7 +266,8 @@ impl ArrayMeta {
         self.attributes.get(OWN)?.as_object()
     }
 
-    /// How stored values are converted to physical values: CF's `scale_factor`, `add_offset` and, for integers, `_FillValue`.
+    /// How stored values are converted to physical values: CF's `scale_factor`, `add_offset` and,
+    /// for integers, `_FillValue`.
     pub fn scaling(&self) -> Scaling {
         let number = |key: &str| self.attributes.get(key).and_then(Value::as_f64);
         Scaling {
@@ -273,7 +277,8 @@ impl ArrayMeta {
         }
     }
 
-    /// The stored integer that marks missing values (`_FillValue`); `None` for floats, and if no value is missing.
+    /// The stored integer that marks missing values (`_FillValue`); `None` for floats, and if no
+    /// value is missing.
     pub fn missing(&self) -> Option<i64> {
         let (least, greatest) = self.dtype.integers()?;
         let missing = self.attributes.get(FILL_VALUE)?.as_i64()?;
@@ -396,8 +401,8 @@ impl ArrayMeta {
         }
     }
 
-    /// The number of samples in an array and the chunk grid of their cubes. `axes` is 4 (sample, y, x, band) or 3 (sample,
-    /// y, x).
+    /// The number of samples in an array and the chunk grid of their cubes. `axes` is 4 (sample, y,
+    /// x, band) or 3 (sample, y, x).
     ///
     /// # Errors
     /// If the array has other axes, or a chunk holds pixels of several cubes.
@@ -468,7 +473,8 @@ fn is_of_masks(entry: &Value) -> bool {
     entry.get(MASKS).is_some()
 }
 
-/// Whether an entry of `history` is about masks that were replaced: before that, it was another dataset.
+/// Whether an entry of `history` is about masks that were replaced: before that, it was another
+/// dataset.
 fn replaced_masks(entry: &Value) -> bool {
     is_of_masks(entry) && entry.get(CONTINUES).is_none()
 }
@@ -483,7 +489,8 @@ fn is_of_columns(entry: &Value) -> bool {
     entry.get(COLUMNS).is_some()
 }
 
-/// Whether an entry of `history` is about something that an earlier state of the dataset cannot be derived from.
+/// Whether an entry of `history` is about something that an earlier state of the dataset cannot be
+/// derived from.
 fn is_break(entry: &Value) -> bool {
     replaced_masks(entry) || is_of_columns(entry)
 }
@@ -506,7 +513,8 @@ fn text(value: &Value) -> Option<String> {
 pub struct Root(pub Map<String, Value>);
 
 impl Root {
-    /// The root of a new dataset of `samples` samples, written by the program `created_by` at the time `created`.
+    /// The root of a new dataset of `samples` samples, written by the program `created_by` at the
+    /// time `created`.
     pub fn new(
         created_by: &str,
         created: &str,
@@ -525,8 +533,8 @@ impl Root {
         Self(root)
     }
 
-    /// Adds an id that no other writer has. It is needed on servers: if the answer to a commit is lost, the id shows whose
-    /// commit succeeded.
+    /// Adds an id that no other writer has. It is needed on servers: if the answer to a commit is
+    /// lost, the id shows whose commit succeeded.
     #[must_use]
     pub fn written_by(mut self, id: &str) -> Self {
         self.0.insert("write_id".into(), json!(id));
@@ -551,8 +559,9 @@ impl Root {
         self
     }
 
-    /// The root after masks were added to a dataset of `samples` samples. `continues` is the fingerprint that it had before.
-    /// It is `None` if masks were replaced: for programs that have the dataset open, it is then another dataset.
+    /// The root after masks were added to a dataset of `samples` samples. `continues` is the
+    /// fingerprint that it had before. It is `None` if masks were replaced: for programs that have
+    /// the dataset open, it is then another dataset.
     #[must_use]
     pub fn with_masks(
         mut self,
@@ -572,7 +581,8 @@ impl Root {
         self
     }
 
-    /// The root after companions were added to a dataset with fingerprint `continues`: their names, and where their files are.
+    /// The root after companions were added to a dataset with fingerprint `continues`: their names,
+    /// and where their files are.
     #[must_use]
     pub fn with_companions(
         mut self,
@@ -593,8 +603,8 @@ impl Root {
         self
     }
 
-    /// The root of a dataset that was merged from others. `recipes` say how their samples were converted, each with the number
-    /// of samples after it.
+    /// The root of a dataset that was merged from others. `recipes` say how their samples were
+    /// converted, each with the number of samples after it.
     pub fn merged(
         created_by: &str,
         created: &str,
@@ -611,8 +621,9 @@ impl Root {
         root
     }
 
-    /// The root after columns of the `samples` samples changed. `continues` is the fingerprint that the dataset had before:
-    /// programs that have it open can go on, because the cubes are the same.
+    /// The root after columns of the `samples` samples changed. `continues` is the fingerprint that
+    /// the dataset had before: programs that have it open can go on, because the cubes are the
+    /// same.
     #[must_use]
     pub fn with_columns(
         mut self,
@@ -671,8 +682,8 @@ impl Root {
         self.conversions()?.next_back()?["request"].as_str()
     }
 
-    /// How the samples were converted: recipes, each with the number of samples that the dataset had after it. `None` if
-    /// this is not recorded.
+    /// How the samples were converted: recipes, each with the number of samples that the dataset
+    /// had after it. `None` if this is not recorded.
     pub fn recipes(&self) -> Option<Vec<(&Value, usize)>> {
         let recipe = |entry| {
             let recipe = Value::get(entry, "recipe").or_else(|| self.0.get("recipe"))?;
@@ -682,21 +693,21 @@ impl Root {
         self.conversions()?.map(recipe).collect()
     }
 
-    /// The number of samples that the dataset had when its fingerprint was `fingerprint`; `None` if it never had that
-    /// fingerprint.
+    /// The number of samples that the dataset had when its fingerprint was `fingerprint`; `None` if
+    /// it never had that fingerprint.
     pub fn samples_at(&self, fingerprint: &str) -> Option<u64> {
         let mut earlier = self.earlier().into_iter();
         earlier.find(|(then, _)| *then == fingerprint).map(|(_, samples)| samples)
     }
 
-    /// The fingerprints that the dataset had before cubes, masks, targets or images were added, oldest first, each with the number of
-    /// samples that it had.
+    /// The fingerprints that the dataset had before cubes, masks, targets or images were added,
+    /// oldest first, each with the number of samples that it had.
     pub fn earlier(&self) -> Vec<(&str, u64)> {
         self.earlier_since(is_break)
     }
 
-    /// Whether the dataset has the cubes and masks that it had when its fingerprint was `fingerprint`, at the same positions.
-    /// Its samples may have other columns.
+    /// Whether the dataset has the cubes and masks that it had when its fingerprint was
+    /// `fingerprint`, at the same positions. Its samples may have other columns.
     pub fn has_chunks_of(&self, fingerprint: &str) -> bool {
         self.earlier_since(replaced_masks).iter().any(|(then, _)| *then == fingerprint)
     }
@@ -711,7 +722,8 @@ impl Root {
             .collect()
     }
 
-    /// Names of the masks and companions that were added since the dataset's fingerprint was `fingerprint`.
+    /// Names of the masks and companions that were added since the dataset's fingerprint was
+    /// `fingerprint`.
     pub fn arrays_since(&self, fingerprint: &str) -> Vec<&str> {
         let history = self.history().zip(self.position(fingerprint));
         let since = history.into_iter().flat_map(|(history, at)| &history[at..]);
@@ -719,7 +731,8 @@ impl Root {
         names.filter_map(Value::as_array).flatten().filter_map(Value::as_str).collect()
     }
 
-    /// The position in `history` of the change that was made when the fingerprint was `fingerprint`.
+    /// The position in `history` of the change that was made when the fingerprint was
+    /// `fingerprint`.
     fn position(&self, fingerprint: &str) -> Option<usize> {
         let history = self.history()?;
         let first = history.iter().rposition(is_break).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! Names of option values. Each value has one name, which is the same on the command line, in Python, in files and
-//! in reports.
+//! Names of option values. Each value has one name, which is the same on the command line, in
+//! Python, in files and in reports.
 
 use crate::{Error, Result};
 
@@ -64,14 +64,16 @@ pub fn value<T: Copy>(
     })
 }
 
-/// The error of `serde` for text that is no value of an option; the remedy of `error` says what the option takes.
+/// The error of `serde` for text that is no value of an option; the remedy of `error` says what the
+/// option takes.
 pub fn refused<E: serde::de::Error>(text: &str, error: &Error) -> E {
     let remedy = error.remedy().map(ToString::to_string).unwrap_or_default();
     let takes = remedy.strip_prefix("give ").unwrap_or(&remedy);
     E::invalid_value(serde::de::Unexpected::Str(text), &takes)
 }
 
-/// Values with a name in serialised data, where a field has `#[serde(with = "hsipack_format::names::by_name")]`.
+/// Values with a name in serialised data, where a field has
+/// `#[serde(with = "hsipack_format::names::by_name")]`.
 pub mod by_name {
     use std::fmt::Display;
     use std::str::FromStr;

@@ -1,7 +1,7 @@
 //! Checks whether the processor can run this build.
 
-/// Checks that the processor supports AVX2, which the build requires (see `.cargo/config.toml`). On an older
-/// processor, commands then fail with a message instead of an illegal instruction.
+/// Checks that the processor supports AVX2, which the build requires (see `.cargo/config.toml`). On
+/// an older processor, commands then fail with a message instead of an illegal instruction.
 ///
 /// # Errors
 /// If the processor is too old; the error says what to do.

@@ -1,14 +1,16 @@
 //! Random numbers that never change between versions.
 //!
-//! A saved training state stores only the seed of an order, and a later version may resume from it. So no
-//! number here may change, and no library is used that might change its random streams. The generator is
-//! SplitMix64 (Steele, Lea & Flood 2014; public test vectors below). It starts from a key that is
-//! computed from the purpose of the numbers. Bounded numbers use Lemire's method, without bias.
+//! A saved training state stores only the seed of an order, and a later version may resume from it.
+//! So no number here may change, and no library is used that might change its random streams. The
+//! generator is SplitMix64 (Steele, Lea & Flood 2014; public test vectors below). It starts from a
+//! key that is computed from the purpose of the numbers. Bounded numbers use Lemire's method,
+//! without bias.
 
 /// SplitMix64's increment: the 64-bit fraction of the golden ratio, made odd.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The purpose of a stream of numbers. Streams with the same seed but different purposes are independent.
+/// The purpose of a stream of numbers. Streams with the same seed but different purposes are
+/// independent.
 #[derive(Clone, Copy, Debug)]
 #[repr(u64)]
 pub enum Stream {
@@ -44,7 +46,8 @@ pub enum Stream {
     PlanTurns = 15,
 }
 
-/// SplitMix64's finaliser: a bijection in which every bit of the input affects every bit of the output.
+/// SplitMix64's finaliser: a bijection in which every bit of the input affects every bit of the
+/// output.
 pub fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -61,7 +64,8 @@ pub fn fold(parts: impl IntoIterator<Item = u64>) -> u64 {
 pub struct Random(u64);
 
 impl Random {
-    /// The random numbers for the purpose `stream` and the numbers it depends on, e.g. seed and epoch.
+    /// The random numbers for the purpose `stream` and the numbers it depends on, e.g. seed and
+    /// epoch.
     pub fn keyed<const N: usize>(stream: Stream, parts: [u64; N]) -> Self {
         Self(fold(std::iter::once(stream as u64).chain(parts)))
     }

@@ -16,15 +16,15 @@ impl Ratio {
     /// The array has the pixels of the image.
     pub const EQUAL: Self = Self { finer: 1, coarser: 1 };
 
-    /// A ratio of `finer` pixels of the array to `coarser` pixels of the image; `None` unless both are above 0 and one of them
-    /// is 1.
+    /// A ratio of `finer` pixels of the array to `coarser` pixels of the image; `None` unless both
+    /// are above 0 and one of them is 1.
     pub fn new(finer: u32, coarser: u32) -> Option<Self> {
         let is_whole = finer.min(coarser) == 1;
         is_whole.then_some(Self { finer, coarser })
     }
 
-    /// The ratio of an array of `size` rows and columns to an image of `image` rows and columns; `None` if it is not whole, or
-    /// differs between rows and columns.
+    /// The ratio of an array of `size` rows and columns to an image of `image` rows and columns;
+    /// `None` if it is not whole, or differs between rows and columns.
     pub fn of(size: [usize; 2], image: [usize; 2]) -> Option<Self> {
         if size.contains(&0) || image.contains(&0) {
             return None;
@@ -59,18 +59,21 @@ impl Ratio {
         f64::from(self.finer) / f64::from(self.coarser)
     }
 
-    /// The pixels of the array along an axis of `length` pixels of the image; `None` if they are not whole.
+    /// The pixels of the array along an axis of `length` pixels of the image; `None` if they are
+    /// not whole.
     pub fn length(self, length: usize) -> Option<usize> {
         let fine = length.checked_mul(self.finer as usize)?;
         fine.is_multiple_of(self.coarser as usize).then(|| fine / self.coarser as usize)
     }
 
-    /// The first pixel of the array for a pixel of the image. The pixel of the image should begin with one of the array.
+    /// The first pixel of the array for a pixel of the image. The pixel of the image should begin
+    /// with one of the array.
     pub fn start(self, start: i32) -> i32 {
         start.saturating_mul(self.finer as i32).div_euclid(self.coarser as i32)
     }
 
-    /// The pixels of the array that pixels of the image lie in, along an axis on which the array has `length` pixels.
+    /// The pixels of the array that pixels of the image lie in, along an axis on which the array
+    /// has `length` pixels.
     pub fn cover(self, pixels: Range<usize>, length: usize) -> Range<usize> {
         let (finer, coarser) = (self.finer as usize, self.coarser as usize);
         let end = (pixels.end * finer).div_ceil(coarser).min(length);

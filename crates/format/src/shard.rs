@@ -1,9 +1,9 @@
 //! Shard files: chunks one after another, and at the end an index of their positions.
 //!
-//! The format is that of Zarr's
-//! [`sharding_indexed`](https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/index.html)
-//! codec with `index_location: end`. The index has one `(offset, length)` pair of little-endian u64 for
-//! each chunk, in C order of the shard's chunk grid, followed by the CRC-32C of the pairs.
+//! The format is that of Zarr's [`sharding_indexed`][zarr] codec with `index_location: end`. The index has one `(offset, length)` pair of little-endian u64
+//! for each chunk, in C order of the shard's chunk grid, followed by the CRC-32C of the pairs.
+//!
+//! [zarr]: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/index.html
 
 use std::ops::Range;
 
@@ -36,8 +36,8 @@ impl ShardIndex {
         chunks * 16 + CHECKSUM_LEN
     }
 
-    /// The position of the index in a shard file of `len` bytes with `chunks` chunks. The index is at the
-    /// end.
+    /// The position of the index in a shard file of `len` bytes with `chunks` chunks. The index is
+    /// at the end.
     ///
     /// # Errors
     /// If the file is too short.

@@ -1,20 +1,24 @@
-//! Resampling of spectra from the bands of one sensor to other bands: the one rule that `convert`, loaders and
-//! augmentations follow.
+//! Resampling of spectra from the bands of one sensor to other bands: the one rule that `convert`,
+//! loaders and augmentations follow.
 //!
-//! A target band is a weighted mean of source bands. The weights add up to 1, so a constant spectrum stays the same.
+//! A target band is a weighted mean of source bands. The weights add up to 1, so a constant
+//! spectrum stays the same.
 //!
-//! - Every source band stands for a *cell* of the spectrum: half the distance to each neighbour, but at most its FWHM; if
-//!   that is unknown, at most the typical distance of the bands around it. So there are no cells in wide gaps.
-//!   Bands that are not valid have no cell, and take no part.
-//! - The weight of source band i for target band j is exp(-4 ln 2 ((λᵢ - λⱼ)/W)²) times the width of cell i. W is the
-//!   FWHM of the target. If the FWHM of source band i is known, W is √(FWHMⱼ² - FWHMᵢ²), because the source has already
-//!   smoothed the spectrum with its own Gaussian. A source band that is not narrower than the target has no weight.
-//! - If W is smaller than the cell of the source band nearest to λⱼ, the source cannot resolve the response. If the FWHM of
-//!   the target is unknown, there is none. In both cases, the band is interpolated linearly between its two neighbours.
-//!   So resampling to the bands of the source changes nothing, if their FWHM is known.
+//! - Every source band stands for a *cell* of the spectrum: half the distance to each neighbour,
+//!   but at most its FWHM; if that is unknown, at most the typical distance of the bands around it.
+//!   So there are no cells in wide gaps. Bands that are not valid have no cell, and take no part.
+//! - The weight of source band i for target band j is exp(-4 ln 2 ((λᵢ - λⱼ)/W)²) times the width
+//!   of cell i. W is the FWHM of the target. If the FWHM of source band i is known, W is √(FWHMⱼ² -
+//!   FWHMᵢ²), because the source has already smoothed the spectrum with its own Gaussian. A source
+//!   band that is not narrower than the target has no weight.
+//! - If W is smaller than the cell of the source band nearest to λⱼ, the source cannot resolve the
+//!   response. If the FWHM of the target is unknown, there is none. In both cases, the band is
+//!   interpolated linearly between its two neighbours. So resampling to the bands of the source
+//!   changes nothing, if their FWHM is known.
 //! - Weights below 1e-6 of the largest weight of a band are dropped.
-//! - *Coverage* is the fraction of a target's response (a Gaussian of its FWHM, or its centre) that is inside cells. A target
-//!   band with a smaller coverage than [`MIN_COVERAGE`] is not valid: its values are NaN.
+//! - *Coverage* is the fraction of a target's response (a Gaussian of its FWHM, or its centre) that
+//!   is inside cells. A target band with a smaller coverage than [`MIN_COVERAGE`] is not valid: its
+//!   values are NaN.
 //! - A value is missing (NaN) if a source value with a weight is not finite.
 
 use std::f64::consts::LN_2;
@@ -47,7 +51,8 @@ impl SensorBands<'_> {
     /// Checks that there are bands, and that they can exist.
     ///
     /// # Errors
-    /// If there are none, a wavelength is not above 0, or lists have different lengths; `which` names the bands.
+    /// If there are none, a wavelength is not above 0, or lists have different lengths; `which`
+    /// names the bands.
     pub fn check(&self, which: &str) -> Result<()> {
         let bands = self.wavelengths.len();
         let lengths = [self.fwhm.map(<[f64]>::len), self.valid.map(<[bool]>::len)];
@@ -96,8 +101,8 @@ pub struct SpectralResponse {
 }
 
 impl SpectralResponse {
-    /// The matrix from the bands `source` to the bands `target`. Target bands that are marked as not valid, or with a
-    /// coverage below `min_coverage`, are not valid.
+    /// The matrix from the bands `source` to the bands `target`. Target bands that are marked as
+    /// not valid, or with a coverage below `min_coverage`, are not valid.
     ///
     /// # Errors
     /// If a wavelength is not above 0, or lists have different lengths.
@@ -166,7 +171,8 @@ impl SpectralResponse {
         (0..self.source_bands).filter(|band| is_used[*band]).collect()
     }
 
-    /// Resamples a spectrum of [`source_bands`](Self::source_bands) values to one of [`bands`](Self::bands) values.
+    /// Resamples a spectrum of [`source_bands`](Self::source_bands) values to one of
+    /// [`bands`](Self::bands) values.
     ///
     /// # Panics
     /// If one has another length.
@@ -218,8 +224,9 @@ fn cells(source: &SensorBands<'_>) -> Vec<Cell> {
     bands.into_iter().enumerate().map(cell).collect()
 }
 
-/// The (lower) median of the distances between the bands around a band, two on each side. The bands of two detectors may
-/// overlap, and gaps may be on both sides, so the distance to the nearest band is no measure.
+/// The (lower) median of the distances between the bands around a band, two on each side. The bands
+/// of two detectors may overlap, and gaps may be on both sides, so the distance to the nearest band
+/// is no measure.
 fn typical_distance(distances: &[f64], rank: usize) -> f64 {
     let around = rank.saturating_sub(2)..(rank + 2).min(distances.len());
     let mut around = distances[around].to_vec();

@@ -1,4 +1,5 @@
-//! Normalising the spectrum of a pixel: the one rule that `convert`, loaders and augmentations follow.
+//! Normalising the spectrum of a pixel: the one rule that `convert`, loaders and augmentations
+//! follow.
 //!
 //! | | every known value is divided by | after |
 //! |---|---|---|
@@ -6,10 +7,11 @@
 //! | [`SpectralNorm::L2`] | the root of the sum of squares | |
 //! | [`SpectralNorm::Snv`] | the standard deviation over n − 1 | subtracting the mean |
 //!
-//! - A value is *known* if it is finite. NaN and infinities are not counted in sums, means or n, and become NaN.
-//! - If there is nothing to divide by, known values become 0. For L1 and L2 this happens if all known values are zero;
-//!   for SNV, if all known values are equal or there is only one; for all three, if a sum exceeds the range of the
-//!   type.
+//! - A value is *known* if it is finite. NaN and infinities are not counted in sums, means or n,
+//!   and become NaN.
+//! - If there is nothing to divide by, known values become 0. For L1 and L2 this happens if all
+//!   known values are zero; for SNV, if all known values are equal or there is only one; for all
+//!   three, if a sum exceeds the range of the type.
 
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
@@ -110,16 +112,16 @@ pub fn normalize<T: Real>(values: &mut [T], norm: SpectralNorm) {
 
 /// The shift and the divisor of a spectrum.
 struct Scale<T> {
-    /// Subtracted first. It is a value of the spectrum, so that a spectrum of equal values has a spread of exactly 0,
-    /// however its sum is rounded.
+    /// Subtracted first. It is a value of the spectrum, so that a spectrum of equal values has a
+    /// spread of exactly 0, however its sum is rounded.
     pivot: T,
     shift: T,
     divisor: T,
 }
 
 impl<T: Real> Scale<T> {
-    /// Computes the scale from the values for which `is_valid` is true. `None` if there is nothing to divide by, or if a
-    /// sum is not finite.
+    /// Computes the scale from the values for which `is_valid` is true. `None` if there is nothing
+    /// to divide by, or if a sum is not finite.
     fn of(values: &[T], norm: SpectralNorm, is_valid: impl Fn(T) -> bool + Copy) -> Option<Self> {
         let part = |value: T, part: T| if is_valid(value) { part } else { T::ZERO };
         let (pivot, shift, divisor) = match norm {

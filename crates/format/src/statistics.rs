@@ -28,7 +28,8 @@ impl BandStatistics {
     /// Reads the statistics of `bands` bands from attributes.
     ///
     /// # Errors
-    /// If a list has another length, or is missing. Only the list of infinite values may be missing.
+    /// If a list has another length, or is missing. Only the list of infinite values may be
+    /// missing.
     pub fn parse(stats: Option<&Value>, bands: usize) -> Result<Self> {
         let real = |key: &str| -> Result<Vec<f64>> {
             // A band without finite values has null here.

@@ -1,8 +1,8 @@
 //! Text from files: decodes it, and makes it safe to show to people.
 //!
-//! Names of files, samples and masks may contain anything. A terminal would execute control characters in them: clear
-//! the screen, move the cursor, answer for the user. Characters that change the direction of writing make a name look
-//! like another one.
+//! Names of files, samples and masks may contain anything. A terminal would execute control
+//! characters in them: clear the screen, move the cursor, answer for the user. Characters that
+//! change the direction of writing make a name look like another one.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -10,7 +10,8 @@ use std::path::Path;
 
 use crate::{Error, Result};
 
-/// Decodes text that people write: UTF-8, or UTF-16 with a byte order mark. Such a mark at the start is left out.
+/// Decodes text that people write: UTF-8, or UTF-16 with a byte order mark. Such a mark at the
+/// start is left out.
 ///
 /// # Errors
 /// If it is neither. The error names the line.
@@ -41,8 +42,8 @@ pub fn decode(bytes: Vec<u8>) -> Result<String> {
 
 const AS_UTF8: &str = "save it as UTF-8; Excel calls it \"CSV UTF-8\"";
 
-/// Whether a character controls how text is displayed: a control character (C0, DEL, C1), a line or paragraph
-/// separator, or a character that changes the direction of writing.
+/// Whether a character controls how text is displayed: a control character (C0, DEL, C1), a line or
+/// paragraph separator, or a character that changes the direction of writing.
 pub fn is_control(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
@@ -71,8 +72,8 @@ pub fn path(path: &Path) -> String {
     printable(&path.to_string_lossy()).into_owned()
 }
 
-/// JSON text with every control character in its strings written like `\u001b`. JSON itself escapes only those below
-/// the space character.
+/// JSON text with every control character in its strings written like `\u001b`. JSON itself escapes
+/// only those below the space character.
 pub fn printable_json(json: &str) -> Cow<'_, str> {
     escaped(
         json,

@@ -106,8 +106,8 @@ impl ArrayMeta {
     /// Reads an array's `zarr.json`.
     ///
     /// # Errors
-    /// If it is not the metadata of a Zarr v3 array, or the array is of another kind than the arrays
-    /// of the layout; the error names the key.
+    /// If it is not the metadata of a Zarr v3 array, or the array is of another kind than the
+    /// arrays of the layout; the error names the key.
     pub fn parse(text: &[u8]) -> Result<Self> {
         let metadata = parse_node(text, "array")?;
         let shape = lengths(&metadata["shape"], "shape")?;
@@ -162,8 +162,8 @@ impl ArrayMeta {
         })
     }
 
-    /// The file of the shard (or unsharded chunk) at `position` in the grid, relative to the array's
-    /// folder.
+    /// The file of the shard (or unsharded chunk) at `position` in the grid, relative to the
+    /// array's folder.
     pub fn file_key(position: &[u64]) -> String {
         position.iter().fold("c".to_owned(), |key, index| format!("{key}/{index}"))
     }

@@ -11,10 +11,12 @@ use crate::step::StepKind;
 /// [`StepKind`] as two options. A command that has them says what happens without either.
 #[derive(clap::Args)]
 struct StepArguments {
-    /// Time of the training step for a batch, without augmentations: a wait that uses no processor, such as 50ms
+    /// Time of the training step for a batch, without augmentations: a wait that uses no processor,
+    /// such as 50ms
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "network", help_heading = "Training")]
     step_time: Option<Duration>,
-    /// Train a network on each batch instead; small has a convolution over the spectra and a linear layer
+    /// Train a network on each batch instead; small has a convolution over the spectra and a linear
+    /// layer
     #[arg(long, value_enum, help_heading = "Training")]
     network: Option<Network>,
 }

@@ -1,4 +1,5 @@
-//! Operations of a library of tensors that measurements use: devices, copies to them, waiting for them, and a network.
+//! Operations of a library of tensors that measurements use: devices, copies to them, waiting for
+//! them, and a network.
 
 use hsipack_format::{Opt, remedy};
 use hsipack_read::augment::{Array, Device, Host, Library};
@@ -7,15 +8,18 @@ use crate::network::Network;
 use crate::step::{StepKind, Trainer, Wait};
 use crate::{Error, Result};
 
-/// A library that can train: [`Host`] on the CPU, or the torch of a Python process on all of its devices.
+/// A library that can train: [`Host`] on the CPU, or the torch of a Python process on all of its
+/// devices.
 pub trait TrainingLibrary: Library + Clone + 'static {
-    /// The device with this name: `auto` (the one that training would use), `cpu`, `cuda` or `cuda:1`.
+    /// The device with this name: `auto` (the one that training would use), `cpu`, `cuda` or
+    /// `cuda:1`.
     ///
     /// # Errors
     /// If the library has no such device.
     fn named(&self, name: &str) -> Result<Device>;
 
-    /// Copies an array as a training script does: `tensor.to(device)`, from memory that is not page-locked.
+    /// Copies an array as a training script does: `tensor.to(device)`, from memory that is not
+    /// page-locked.
     ///
     /// # Errors
     /// If the device has not enough memory.

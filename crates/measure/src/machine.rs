@@ -51,7 +51,8 @@ fn field(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Memory that this process can use without swapping, and without exceeding its own limit or that of a control group.
+/// Memory that this process can use without swapping, and without exceeding its own limit or that
+/// of a control group.
 pub fn available_memory() -> Option<u64> {
     memory::available().map(|available| available.bytes)
 }

@@ -1,5 +1,6 @@
-//! A small network on the CPU: a convolution over the spectrum of each pixel, a ReLU, the mean over all pixels, and a
-//! linear layer. It is trained by gradient descent with momentum on meaningless labels.
+//! A small network on the CPU: a convolution over the spectrum of each pixel, a ReLU, the mean over
+//! all pixels, and a linear layer. It is trained by gradient descent with momentum on meaningless
+//! labels.
 //!
 //! ```text
 //! h = relu(W·x + b) of each pixel,  p = mean of h,  z = V·p + c,  loss = cross entropy of softmax(z)

@@ -1,4 +1,5 @@
-//! SplitMix64 (Steele, Lea & Flood 2014): states that are [`GAMMA`] apart are mixed into random numbers.
+//! SplitMix64 (Steele, Lea & Flood 2014): states that are [`GAMMA`] apart are mixed into random
+//! numbers.
 
 /// Step from one state to the next.
 pub(crate) const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,7 +1,7 @@
 //! Which codec, shuffle, level and chunk size suit these cubes?
 //!
-//! Reads packed datasets, encodes and decodes their values with every combination on one thread, and
-//! prints compression ratio and speeds of encoding and decoding as a table (Markdown).
+//! Reads packed datasets, encodes and decodes their values with every combination on one thread,
+//! and prints compression ratio and speeds of encoding and decoding as a table (Markdown).
 //!
 //! `cargo bench -p hsipack-pack --bench codec_sweep -- DATASET...`; `quick` as the first word tries
 //! fewer levels.

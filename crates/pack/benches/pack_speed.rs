@@ -1,12 +1,15 @@
 //! How close is convert to bare compression, and validate to bare decompression?
 //!
-//! In one run, alternating: C-Blosc only encodes the same chunks of fp16 values with the same number of
-//! threads; then a whole conversion of float32 files in the page cache. The same for decoding,
-//! validation and the statistics of all samples. Prints medians and their ratio.
+//! In one run, alternating: C-Blosc only encodes the same chunks of fp16 values with the same
+//! number of threads; then a whole conversion of float32 files in the page cache. The same for
+//! decoding, validation and the statistics of all samples. Prints medians and their ratio.
 //!
-//! `cargo bench -p hsipack-pack --bench pack_speed [-- DIR [CUBES [REPEATS [ROWS [lz4] [validate]]]]]`;
-//! DIR should be a RAM disk, to exclude the disk; ROWS is the height of a chunk; lz4 uses lz4 level 5;
-//! validate packs once and compares only decoding, validation and statistics.
+//! ```text
+//! cargo bench -p hsipack-pack --bench pack_speed [-- DIR [CUBES [REPEATS [ROWS [lz4] [validate]]]]]
+//! ```
+//!
+//! DIR should be a RAM disk, to exclude the disk; ROWS is the height of a chunk; lz4 uses lz4 level
+//! 5; validate packs once and compares only decoding, validation and statistics.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

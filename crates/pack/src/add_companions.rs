@@ -1,10 +1,13 @@
-//! Adds targets and further images to a packed dataset, from files, as if they had been packed with the cubes.
+//! Adds targets and further images to a packed dataset, from files, as if they had been packed with
+//! the cubes.
 //!
-//! As when masks are added, a new state of the dataset is prepared beside it: the shards of the new arrays, and hard links to
-//! all other files. It then replaces the dataset in one step. The files of all samples are opened before anything is written.
+//! As when masks are added, a new state of the dataset is prepared beside it: the shards of the new
+//! arrays, and hard links to all other files. It then replaces the dataset in one step. The files
+//! of all samples are opened before anything is written.
 //!
-//! Where the files are is recorded with the recipes of the conversions. So `validate --source`, `repair` and `merge` treat the
-//! arrays as those that were packed with the cubes, and an append needs their files for its cubes.
+//! Where the files are is recorded with the recipes of the conversions. So `validate --source`,
+//! `repair` and `merge` treat the arrays as those that were packed with the cubes, and an append
+//! needs their files for its cubes.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -37,36 +40,40 @@ use crate::progress::Progress;
 use crate::session::Session;
 use crate::validate::recipe;
 
-/// Targets and further images to be added. As in `convert/options/mod.rs`, an option is a field, here and nowhere else.
+/// Targets and further images to be added. As in `convert/options/mod.rs`, an option is a field,
+/// here and nowhere else.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(default)]
 pub struct AddOptions {
     /// A packed dataset
     pub dataset: PathBuf,
-    /// Pack a target with each cube: floats for each pixel, as 'mag1c={dir}/{stem}_mag1c.tif' (repeatable)
+    /// Pack a target with each cube: floats for each pixel, as 'mag1c={dir}/{stem}_mag1c.tif'
+    /// (repeatable)
     ///
-    /// PATTERN has the same fields as for `hsipack convert`, for the source of each sample: its folder is {dir}. Files, sizes and values
-    /// are as for `hsipack convert --target`.
+    /// PATTERN has the same fields as for `hsipack convert`, for the source of each sample: its
+    /// folder is {dir}. Files, sizes and values are as for `hsipack convert --target`.
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "NAME=PATTERN", required_unless_present = "image")
     )]
     pub target: Vec<Assignment>,
-    /// Pack a further image with each cube, of another sensor or time, as 'rgb={dir}/{stem}.jpg' (repeatable)
+    /// Pack a further image with each cube, of another sensor or time, as 'rgb={dir}/{stem}.jpg'
+    /// (repeatable)
     ///
     /// Files, sizes and values are as for `hsipack convert --image`.
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME=PATTERN"))]
     pub image: Vec<Assignment>,
-    /// Bring targets and further images of another resolution to the pixels of their cubes: the value at the center of each
-    /// pixel, or the mean of the values in it [default: images keep their resolution, targets are refused]
+    /// Bring targets and further images of another resolution to the pixels of their cubes: the
+    /// value at the center of each pixel, or the mean of the values in it
+    /// [default: images keep their resolution, targets are refused]
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "nearest|mean", value_parser = one_of(&FitMethod::ALL))
     )]
     pub fit: Option<FitMethod>,
-    /// Also look for sources in this folder if their path is relative. The working directory is searched before it, and the
-    /// folder that contains the dataset after it
+    /// Also look for sources in this folder if their path is relative. The working directory is
+    /// searched before it, and the folder that contains the dataset after it
     #[cfg_attr(feature = "clap", arg(long, value_name = "DIR"))]
     pub source_root: Option<PathBuf>,
     /// The command, which the dataset records.
@@ -97,9 +104,10 @@ const BLOCK_BYTES: usize = 64 << 20;
 /// Adds targets and further images to a dataset.
 ///
 /// # Errors
-/// If it is not an intact dataset written by hsipack, or another process writes it; if a name is taken or not allowed; if the
-/// file of a sample is missing, or does not fit its cube or the files of other samples; [`ErrorKind::Interrupted`] if
-/// `progress.stop` was set. The dataset is then unchanged.
+/// If it is not an intact dataset written by hsipack, or another process writes it; if a name is
+/// taken or not allowed; if the file of a sample is missing, or does not fit its cube or the files
+/// of other samples; [`ErrorKind::Interrupted`] if `progress.stop` was set. The dataset is then
+/// unchanged.
 pub fn add(options: &AddOptions, progress: &Progress) -> Result<Report> {
     let _inputs = Session::begin();
     add_here(options, progress).map_err(mirror::error_with_urls)
@@ -205,8 +213,8 @@ impl Addition<'_> {
         Ok(bytes)
     }
 
-    /// The arrays of each stack. All files are opened once, so that a file that is missing or does not fit is an error before
-    /// anything is written.
+    /// The arrays of each stack. All files are opened once, so that a file that is missing or does
+    /// not fit is an error before anything is written.
     fn planned(&self, progress: &Progress) -> Result<Vec<Vec<PlannedCompanion>>> {
         let mut planned: Vec<Vec<PlannedCompanion>> = vec![Vec::new(); self.dataset.stacks().len()];
         let tolerance = ConvertOptions::default().wavelength_tolerance;

@@ -1,4 +1,5 @@
-//! How much packing changed the values of one cube: compares the packed values with those of its source.
+//! How much packing changed the values of one cube: compares the packed values with those of its
+//! source.
 
 use std::path::Path;
 
@@ -31,9 +32,9 @@ pub struct Deviation {
     pub bands: Vec<BandDeviation>,
     /// Whether the source's files have changed since they were packed.
     pub source_changed: bool,
-    /// A value for each pixel, row by row. For [`Quantity::Band`]: the packed value minus the source's value. For
-    /// [`Quantity::Spectrum`]: the norm of the difference of the two spectra, divided by the norm of the source's spectrum.
-    /// NaN where a value is missing.
+    /// A value for each pixel, row by row. For [`Quantity::Band`]: the packed value minus the
+    /// source's value. For [`Quantity::Spectrum`]: the norm of the difference of the two spectra,
+    /// divided by the norm of the source's spectrum. NaN where a value is missing.
     #[serde(skip)]
     pub map: Vec<f32>,
 }
@@ -47,12 +48,13 @@ pub enum Quantity {
     Spectrum,
 }
 
-/// Compares a sample with its source. The source is searched for as `validate --source` does: at its recorded path, in
-/// `root`, and beside the dataset. `go_on` is called repeatedly, and stops the comparison by returning an error.
+/// Compares a sample with its source. The source is searched for as `validate --source` does: at
+/// its recorded path, in `root`, and beside the dataset. `go_on` is called repeatedly, and stops
+/// the comparison by returning an error.
 ///
 /// # Errors
-/// If the source is missing, has another shape or cannot be read, the dataset does not record how it was made, or
-/// `go_on` fails.
+/// If the source is missing, has another shape or cannot be read, the dataset does not record how
+/// it was made, or `go_on` fails.
 pub fn of_sample(
     dataset: &Dataset,
     sample: &Sample,

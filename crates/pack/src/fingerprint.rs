@@ -1,4 +1,5 @@
-//! A hash that detects whether the files of a cube have changed, without reading all of their bytes.
+//! A hash that detects whether the files of a cube have changed, without reading all of their
+//! bytes.
 
 use std::path::{Path, PathBuf};
 
@@ -18,9 +19,9 @@ const END: u64 = 64 << 10;
 const BLOCKS: u64 = 62;
 const BLOCK: u64 = 4 << 10;
 
-/// Size in bytes and fingerprint of the files of one cube. The fingerprint is a SHA-256 over the length and content of
-/// each file. Of a file above 512 KiB, the content is the first and last 64 KiB and 62 blocks of 4 KiB evenly spaced
-/// between them. Names and times are not included.
+/// Size in bytes and fingerprint of the files of one cube. The fingerprint is a SHA-256 over the
+/// length and content of each file. Of a file above 512 KiB, the content is the first and last 64
+/// KiB and 62 blocks of 4 KiB evenly spaced between them. Names and times are not included.
 ///
 /// # Errors
 /// If a file cannot be read.

@@ -11,8 +11,8 @@ use hsipack_store::mirror;
 use hsipack_store::remote::is_url;
 use serde_json::{Map, Value};
 
-/// Values of the fields of one cube that do not follow from its path. A field without a value, such as an empty cell of a
-/// table, is `None`.
+/// Values of the fields of one cube that do not follow from its path. A field without a value, such
+/// as an empty cell of a table, is `None`.
 pub type Fields = BTreeMap<String, Option<String>>;
 
 /// One cube to open.
@@ -22,14 +22,15 @@ pub struct Input {
     pub file: PathBuf,
     /// The variable inside it.
     pub variable: Option<String>,
-    /// The order of the axes of its array, if other files than its own say it, or if it is a sample of an array.
+    /// The order of the axes of its array, if other files than its own say it, or if it is a sample
+    /// of an array.
     pub axes: Option<String>,
     /// The folder that was given as input and searched; names are relative to it.
     pub root: Option<PathBuf>,
     /// Columns of the CSV list it came from.
     pub columns: Map<String, Value>,
-    /// If a program gave the cube as an array, its name for that array. The file then holds the array only for a while,
-    /// so messages and records use this name instead of the path.
+    /// If a program gave the cube as an array, its name for that array. The file then holds the
+    /// array only for a while, so messages and records use this name instead of the path.
     pub stands_for: Option<String>,
     /// The georeferencing that a program gave. It takes precedence over that of the file.
     pub geo: Option<Box<Geo>>,
@@ -67,7 +68,8 @@ impl Input {
         Self { fields, ..self }
     }
 
-    /// Parses `file` or `file::variable`. If a file exists whose own name contains `::`, the whole text is its path.
+    /// Parses `file` or `file::variable`. If a file exists whose own name contains `::`, the whole
+    /// text is its path.
     pub fn parse(text: &str) -> Self {
         let whole = Self::of(Path::new(text));
         if is_url(&whole.file) {
@@ -89,8 +91,8 @@ impl Input {
         }
     }
 
-    /// Replaces a URL, or a path into an archive, by the local file or folder that mirrors it. An archive itself
-    /// becomes the folder of its contents.
+    /// Replaces a URL, or a path into an archive, by the local file or folder that mirrors it. An
+    /// archive itself becomes the folder of its contents.
     ///
     /// # Errors
     /// If there is no such object, the server does not answer, or the archive cannot be read.
@@ -163,8 +165,8 @@ impl Input {
         }
     }
 
-    /// The name of the sample: the path below the searched folder, or the file's name. It has no file extension, but
-    /// ends in the variable if one was given.
+    /// The name of the sample: the path below the searched folder, or the file's name. It has no
+    /// file extension, but ends in the variable if one was given.
     pub fn default_name(&self) -> String {
         let path = self.below_root();
         let stem = path.with_extension("").to_string_lossy().replace('\\', "/");

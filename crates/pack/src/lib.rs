@@ -1,5 +1,5 @@
-//! Packs cubes from the files of cameras, satellites and benchmarks into a dataset, and checks that the dataset is
-//! correct: conversion, validation. The crate [`hsipack_source`] reads the cubes.
+//! Packs cubes from the files of cameras, satellites and benchmarks into a dataset, and checks that
+//! the dataset is correct: conversion, validation. The crate [`hsipack_source`] reads the cubes.
 //!
 //! ```text
 //! cube file → source → cube rows → calibrate/scale → fp16 → chunk → compress → shard → index → commit

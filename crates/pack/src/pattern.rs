@@ -1,9 +1,11 @@
-//! Patterns: texts with fields in braces, such as `{dir}/{stem}_mask.png`, that give a path, a name or a key for each cube.
+//! Patterns: texts with fields in braces, such as `{dir}/{stem}_mask.png`, that give a path, a name
+//! or a key for each cube.
 //!
-//! Fields that follow from the path of a cube are always there ([`PATH_FIELDS`]). The others are values of the cube's
-//! [`Fields`]: the name of its sample, its columns (of a list, a table or `--path-columns`), and the texts that the
-//! wildcards of an input matched (`{1}`, `{2}`, …). They are collected before any cube is opened (`convert/plan/columns.rs`),
-//! so every option that takes a pattern can use them all.
+//! Fields that follow from the path of a cube are always there ([`PATH_FIELDS`]). The others are
+//! values of the cube's [`Fields`]: the name of its sample, its columns (of a list, a table or
+//! `--path-columns`), and the texts that the wildcards of an input matched (`{1}`, `{2}`, …). They
+//! are collected before any cube is opened (`convert/plan/columns.rs`), so every option that takes
+//! a pattern can use them all.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

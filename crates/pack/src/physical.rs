@@ -1,7 +1,8 @@
 //! Physical values of any cube, from a file or a dataset, a few rows at a time.
 //!
-//! Missing values (NaN, and the file's ignore value) become NaN. The file's scaling and the dataset's `scale_factor`
-//! and `add_offset` are applied. The values are the same as those that training code gets.
+//! Missing values (NaN, and the file's ignore value) become NaN. The file's scaling and the
+//! dataset's `scale_factor` and `add_offset` are applied. The values are the same as those that
+//! training code gets.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,7 +42,8 @@ enum Values<'a> {
     Packed { array: &'a ChunkArray, index: usize },
 }
 
-/// Receives a run of whole pixels: the row, the column of the first pixel, and the values with the band fastest.
+/// Receives a run of whole pixels: the row, the column of the first pixel, and the values with the
+/// band fastest.
 pub type Each<'e> = dyn FnMut(usize, usize, &[f64]) -> Result<()> + 'e;
 
 impl<'a> Cube<'a> {
@@ -74,7 +76,8 @@ impl<'a> Cube<'a> {
         })
     }
 
-    /// A target or a further image of the sample with this place in its stack. The bands of a target are its channels.
+    /// A target or a further image of the sample with this place in its stack. The bands of a
+    /// target are its channels.
     ///
     /// # Errors
     /// If it is not of a type that datasets hold.
@@ -116,8 +119,8 @@ impl<'a> Cube<'a> {
         }
     }
 
-    /// Passes the pixels of rows `rows` to `each` as [`read_rows`](Self::read_rows) does, but only their values in band
-    /// `band`.
+    /// Passes the pixels of rows `rows` to `each` as [`read_rows`](Self::read_rows) does, but only
+    /// their values in band `band`.
     ///
     /// # Errors
     /// The same as those of [`read_rows`](Self::read_rows).
@@ -190,8 +193,8 @@ fn read_source(source: &dyn Source, rows: Range<usize>, each: &mut Each) -> Resu
     physical(source, &buffer, rows.start, each)
 }
 
-/// Passes the pixels in `buffer`, whose first row is `first_row`, to `each`. They are masked and scaled as packing
-/// would do it.
+/// Passes the pixels in `buffer`, whose first row is `first_row`, to `each`. They are masked and
+/// scaled as packing would do it.
 ///
 /// # Errors
 /// If the camera's calibration in the file cannot be read, or `each` fails.

@@ -1,9 +1,9 @@
 //! Repairs a damaged dataset: recreates damaged chunks from their sources.
 //!
-//! A shard that has a damaged chunk is rewritten beside the old one: intact chunks are copied, and damaged chunks are
-//! encoded again. When the new shard is complete and on the disk, it replaces the old one. What cannot be repaired
-//! (metadata other than the index of the samples, or chunks whose source is missing or has changed) is left as it is
-//! and reported.
+//! A shard that has a damaged chunk is rewritten beside the old one: intact chunks are copied, and
+//! damaged chunks are encoded again. When the new shard is complete and on the disk, it replaces
+//! the old one. What cannot be repaired (metadata other than the index of the samples, or chunks
+//! whose source is missing or has changed) is left as it is and reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -52,7 +52,8 @@ pub struct Report {
 /// How many bytes of a source are read at once.
 const BLOCK_BYTES: usize = 64 << 20;
 
-/// Damaged chunks of one shard of one array, by sample. If there are none, the shard is only rewritten.
+/// Damaged chunks of one shard of one array, by sample. If there are none, the shard is only
+/// rewritten.
 type Damage = BTreeMap<usize, BTreeSet<usize>>;
 
 /// Validates the dataset at `path`, recreates damaged chunks, and validates again.
@@ -402,7 +403,8 @@ impl Mender<'_> {
     }
 }
 
-/// The error for a damaged mask that was added after packing: no source file exists to recreate it from.
+/// The error for a damaged mask that was added after packing: no source file exists to recreate it
+/// from.
 fn made_elsewhere(array: &ChunkArray, origin: &MaskOrigin) -> Error {
     Error::damaged(format!(
         "mask {} was made by `{}`, not from a source file",
@@ -413,7 +415,8 @@ fn made_elsewhere(array: &ChunkArray, origin: &MaskOrigin) -> Error {
     .with_remedy("run that again with force, to replace the mask")
 }
 
-/// Whether an intact chunk of the old shard has the values of `stored`. Another version may have compressed them otherwise.
+/// Whether an intact chunk of the old shard has the values of `stored`. Another version may have
+/// compressed them otherwise.
 fn is_content(
     array: &ChunkArray,
     old: Option<&ShardFile>,

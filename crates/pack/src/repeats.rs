@@ -1,4 +1,5 @@
-//! Inputs that name the same cube: a folder and a file in it, a header and its data file, as a shell expands `scans/*`.
+//! Inputs that name the same cube: a folder and a file in it, a header and its data file, as a
+//! shell expands `scans/*`.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
@@ -12,8 +13,9 @@ const SIDE_ENDINGS: [&str; 14] = [
 ];
 const SIDE_FILE: &str = ".aux.xml";
 
-/// The inputs without those that name a cube which an earlier one names, and without files that only belong to one.
-/// Inputs with columns of their own stay, because a list may pack a cube more than once.
+/// The inputs without those that name a cube which an earlier one names, and without files that
+/// only belong to one. Inputs with columns of their own stay, because a list may pack a cube more
+/// than once.
 pub fn without_repeats(inputs: Vec<Input>) -> Vec<Input> {
     // Only files whose names begin alike can be the same cube, and most names are unique.
     let mut counts: HashMap<PathBuf, usize> = HashMap::new();
@@ -64,7 +66,8 @@ fn start(path: &Path) -> PathBuf {
     path.with_file_name(start)
 }
 
-/// The path without `.` and `..`. Links are not followed: users link to one cube to pack it several times.
+/// The path without `.` and `..`. Links are not followed: users link to one cube to pack it several
+/// times.
 fn absolute(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut clean = PathBuf::new();
@@ -80,7 +83,8 @@ fn absolute(path: &Path) -> PathBuf {
     clean
 }
 
-/// The file that a side file belongs to, with or without its ending; `None` if the file is no side file.
+/// The file that a side file belongs to, with or without its ending; `None` if the file is no side
+/// file.
 fn side_stem(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.to_string_lossy();
     if name.len() > SIDE_FILE.len() && name.to_ascii_lowercase().ends_with(SIDE_FILE) {

@@ -1,5 +1,5 @@
-//! Files that are kept while a command reads cubes: copies of objects on servers, open streams and temporary copies of
-//! arrays of samples, and the labels of several cubes.
+//! Files that are kept while a command reads cubes: copies of objects on servers, open streams and
+//! temporary copies of arrays of samples, and the labels of several cubes.
 
 use hsipack_store::mirror;
 

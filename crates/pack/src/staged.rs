@@ -11,9 +11,9 @@ use hsipack_store::folder::link_target;
 use hsipack_store::output::{self, Output};
 use hsipack_store::remote::{self, is_url};
 
-/// A file that is written under a temporary name beside its final one, and deleted unless it is committed. Writers may
-/// seek back in it, so a file for a URL is first written to the system's folder of temporary files, and uploaded when
-/// it is complete.
+/// A file that is written under a temporary name beside its final one, and deleted unless it is
+/// committed. Writers may seek back in it, so a file for a URL is first written to the system's
+/// folder of temporary files, and uploaded when it is complete.
 #[derive(Debug)]
 pub struct Staged {
     temporary: PathBuf,
@@ -22,7 +22,8 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// Creates the temporary file for `path`. If `path` is a link, the file that it leads to is replaced.
+    /// Creates the temporary file for `path`. If `path` is a link, the file that it leads to is
+    /// replaced.
     ///
     /// # Errors
     /// If its folder is missing or cannot be written to, or `path` is a device, a pipe or a socket.

@@ -1,5 +1,5 @@
-//! Per-band statistics of chosen samples, such as the training samples of one fold of a cross-validation. A conversion
-//! records only those of all samples and of each split.
+//! Per-band statistics of chosen samples, such as the training samples of one fold of a
+//! cross-validation. A conversion records only those of all samples and of each split.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -21,7 +21,8 @@ use crate::progress::Progress;
 pub struct StatisticsOptions {
     /// The dataset.
     pub dataset: PathBuf,
-    /// Uses the samples that the dataset had when it had this fingerprint; `None` uses its present samples.
+    /// Uses the samples that the dataset had when it had this fingerprint; `None` uses its present
+    /// samples.
     pub as_of: Option<String>,
     /// Ids of the samples, in any order; all samples if `None`. Each sample counts once.
     pub samples: Option<Vec<usize>>,
@@ -41,16 +42,16 @@ impl StatisticsOptions {
     }
 }
 
-/// Computes the statistics of the stored values of the chosen samples, for every stack that has such samples: the
-/// stack's number and the statistics, which have no errors of packing. Reads the chosen cubes once. Sets `total` to
-/// their size in bytes as soon as it is known.
+/// Computes the statistics of the stored values of the chosen samples, for every stack that has
+/// such samples: the stack's number and the statistics, which have no errors of packing. Reads the
+/// chosen cubes once. Sets `total` to their size in bytes as soon as it is known.
 ///
-/// The result does not depend on the number of threads. It equals the recorded statistics except for rounding in double
-/// precision.
+/// The result does not depend on the number of threads. It equals the recorded statistics except
+/// for rounding in double precision.
 ///
 /// # Errors
-/// If the dataset or a sample does not exist; a chunk cannot be read or is damaged; memory cannot be allocated; or
-/// `progress.stop` was set.
+/// If the dataset or a sample does not exist; a chunk cannot be read or is damaged; memory cannot
+/// be allocated; or `progress.stop` was set.
 pub fn statistics(
     options: &StatisticsOptions,
     progress: &Progress,
@@ -100,7 +101,8 @@ struct Piece {
 
 /// The least size of a piece in bytes.
 const PIECE: u64 = 16 << 20;
-/// Every piece has statistics of its own until all are merged. So large datasets have larger pieces, not more.
+/// Every piece has statistics of its own until all are merged. So large datasets have larger
+/// pieces, not more.
 const PIECES: u64 = 4096;
 
 /// Divides the samples into pieces. A large cube is divided, too, so that all threads share it.
@@ -174,8 +176,8 @@ struct Values {
 }
 
 impl Values {
-    /// Decodes stored values into `singles`, replacing its content. Integers equal to `missing` become NaN. Returns whether all
-    /// are finite.
+    /// Decodes stored values into `singles`, replacing its content. Integers equal to `missing`
+    /// become NaN. Returns whether all are finite.
     fn decode(&mut self, bytes: &[u8], dtype: DType, missing: Option<i64>) -> bool {
         let Self { halves, doubles, singles } = self;
         if dtype == DType::F16 {

@@ -1,4 +1,5 @@
-//! Finds what a path refers to: a cube in a file, or a packed dataset; and which sample of a dataset.
+//! Finds what a path refers to: a cube in a file, or a packed dataset; and which sample of a
+//! dataset.
 
 use hsipack_format::{Command, Error, Result, Sample, remedy};
 use hsipack_source::Source;
@@ -19,9 +20,9 @@ pub enum Target {
 }
 
 impl Target {
-    /// Opens what `text` names: `file`, `file::variable`, an archive of one cube, or the folder or URL of a dataset.
-    /// `axes` is the order of an array's axes, if the user gave it. The caller must hold a session of
-    /// [`mirror`](hsipack_store::mirror) as long as files are read.
+    /// Opens what `text` names: `file`, `file::variable`, an archive of one cube, or the folder or
+    /// URL of a dataset. `axes` is the order of an array's axes, if the user gave it. The caller
+    /// must hold a session of [`mirror`](hsipack_store::mirror) as long as files are read.
     ///
     /// # Errors
     /// If it is neither, or cannot be opened.

@@ -132,8 +132,8 @@ fn time<'de, D: Deserializer<'de>>(
     }
 }
 
-/// A date or a time as RFC 3339 writes times in UTC; `None` if it is neither. A date is its midnight; a time without an offset
-/// is in UTC.
+/// A date or a time as RFC 3339 writes times in UTC; `None` if it is neither. A date is its
+/// midnight; a time without an offset is in UTC.
 pub(crate) fn rfc3339(text: &str) -> Option<String> {
     const DAY: i32 = 24 * 60;
     let time: Datetime = text.trim().parse().ok()?;
@@ -186,7 +186,8 @@ impl About {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it cannot be read, is not TOML, has a key that is not one of these, or a value of another type.
+    /// If it cannot be read, is not TOML, has a key that is not one of these, or a value of another
+    /// type.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = bounded_read::read(path, MAX_BYTES)?;
         let text = String::from_utf8(bytes).map_err(|_| {

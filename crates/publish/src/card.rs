@@ -21,7 +21,8 @@ pub struct CardOptions {
     /// A packed dataset: a folder, or its URL.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub dataset: PathBuf,
-    /// Folder for README.md, preview.png, croissant.json and stac/ [default: the folder that holds DATASET]
+    /// Folder for README.md, preview.png, croissant.json and stac/
+    /// [default: the folder that holds DATASET]
     ///
     /// Links in the files expect the dataset's folder there.
     #[cfg_attr(feature = "clap", arg(short, long, value_name = "DIR"))]
@@ -51,7 +52,8 @@ pub struct Card {
 /// Writes the card of a dataset.
 ///
 /// # Errors
-/// If the dataset or the author's file cannot be read, a file exists already, or one cannot be written.
+/// If the dataset or the author's file cannot be read, a file exists already, or one cannot be
+/// written.
 pub fn card(options: &CardOptions) -> Result<Card> {
     let about = match &options.about {
         Some(file) => About::read(file)?,

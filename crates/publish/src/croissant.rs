@@ -1,8 +1,9 @@
 //! `croissant.json`: Croissant 1.0, the JSON-LD description of datasets for machine learning.
 //!
-//! The distribution lists the metadata files with their checksums; the shards, whose chunks have checksums inside, are a set of
-//! files. The record sets are the table of samples, which `mlcroissant` reads from `samples.jsonl`, and the bands, classes, targets
-//! and further images, whose records are in the description itself.
+//! The distribution lists the metadata files with their checksums; the shards, whose chunks have
+//! checksums inside, are a set of files. The record sets are the table of samples, which
+//! `mlcroissant` reads from `samples.jsonl`, and the bands, classes, targets and further images,
+//! whose records are in the description itself.
 
 use hsipack_format::metadata::Role;
 use serde_json::{Map, Value, json};
@@ -80,7 +81,8 @@ fn hub(location: &str) -> Option<(String, &str, &str)> {
     Some((format!("{owner}/{name}"), revision, path.trim_end_matches('/')))
 }
 
-/// The path before the name of a file: the dataset's address on a web server, otherwise its folder beside the description.
+/// The path before the name of a file: the dataset's address on a web server, otherwise its folder
+/// beside the description.
 fn base(facts: &Facts, about: &About) -> String {
     let location = about.location.as_deref().unwrap_or_default().trim_end_matches('/');
     if let Some((name, revision, path)) = hub(location) {

@@ -9,8 +9,9 @@
 //! | `croissant.json` | Croissant 1.0: metadata files with checksums, shards, the table of samples, bands and classes |
 //! | `stac/` | a STAC collection with an item for each cube that has a place and a time |
 //!
-//! Everything is either read from the dataset or said by its author in one TOML file ([`About`]). Nothing else is written: without
-//! the author's words there is no licence, no author and no citation.
+//! Everything is either read from the dataset or said by its author in one TOML file ([`About`]).
+//! Nothing else is written: without the author's words there is no licence, no author and no
+//! citation.
 //!
 //! | module | job |
 //! |---|---|

@@ -12,7 +12,8 @@ use crate::markdown::{bytes, code, count, escaped, number, table, yaml};
 /// The name of the picture beside the card.
 pub(crate) const PICTURE: &str = "preview.png";
 
-/// Data licences that the Hub knows by a name of its own, and the Hub's name. Others are `other` there.
+/// Data licences that the Hub knows by a name of its own, and the Hub's name. Others are `other`
+/// there.
 const HUB_LICENSES: [(&str, &str); 39] = [
     ("apache-2.0", "apache-2.0"),
     ("mit", "mit"),

@@ -1,7 +1,7 @@
 //! `stac/`: a STAC 1.1 collection with an item for each cube that has a place and a time.
 //!
-//! Links are relative, so that the folder can be copied. Positions of pixels are those of the extension `proj`, centres and
-//! widths of bands those of `eo`, in micrometres.
+//! Links are relative, so that the folder can be copied. Positions of pixels are those of the
+//! extension `proj`, centres and widths of bands those of `eo`, in micrometres.
 
 use hsipack_format::metadata::Role;
 use serde_json::{Map, Value, json};
@@ -40,7 +40,8 @@ fn item_path(footprint: &Footprint) -> String {
     format!("items/{:06}.json", footprint.id)
 }
 
-/// The identifier of the collection: the folder's name, without characters that addresses do not have.
+/// The identifier of the collection: the folder's name, without characters that addresses do not
+/// have.
 fn collection_id(facts: &Facts) -> String {
     let folder = facts.folder.strip_suffix(".hsipack").unwrap_or(&facts.folder);
     let plain = |character: char| {
@@ -206,7 +207,8 @@ fn item(footprint: &Footprint, facts: &Facts, about: &About) -> Value {
     })
 }
 
-/// The asset of a target or a further image, whose pixels may be larger or smaller than those of the cube.
+/// The asset of a target or a further image, whose pixels may be larger or smaller than those of
+/// the cube.
 fn companion_asset(companion: &Companion, footprint: &Footprint, href: String) -> Value {
     let Companion { name, role, shape, ratio, .. } = companion;
     let mut asset = json!({

@@ -140,7 +140,8 @@ impl Array {
     }
 }
 
-/// Reads an image or a mask from Python: a DLPack capsule, one of our arrays, a NumPy array, or a torch tensor.
+/// Reads an image or a mask from Python: a DLPack capsule, one of our arrays, a NumPy array, or a
+/// torch tensor.
 pub fn taken(object: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let py = object.py();
     if let Ok(array) = object.cast::<Array>() {

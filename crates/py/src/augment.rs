@@ -44,9 +44,9 @@ impl Pipeline {
         self.pipeline.to_json()
     }
 
-    /// Draws parameters for a batch and applies them, in host memory with this many threads. Also returns the
-    /// parameters as JSON. Results have their own memory. With `through="torch"`, torch computes in host memory as
-    /// well.
+    /// Draws parameters for a batch and applies them, in host memory with this many threads. Also
+    /// returns the parameters as JSON. Results have their own memory. With `through="torch"`, torch
+    /// computes in host memory as well.
     #[pyo3(signature = (image, masks, epoch, samples, threads, through=None))]
     #[allow(clippy::too_many_arguments)] // Python names them
     fn augment(
@@ -95,7 +95,8 @@ impl Pipeline {
         self.pipeline.check_boxes().or_raise(py)
     }
 
-    /// The bands of each image after augmentation with these parameters, if augmentations draw bands.
+    /// The bands of each image after augmentation with these parameters, if augmentations draw
+    /// bands.
     fn bands(&self, py: Python<'_>, parameters: &str) -> PyResult<Option<Vec<Vec<usize>>>> {
         if !self.pipeline.draws_bands() {
             return Ok(None);
@@ -128,8 +129,8 @@ impl Pipeline {
         Ok(self.pipeline.resampled_bands().or_raise(py)?.map(parts_of_bands))
     }
 
-    /// Moves the boxes of each sample by parameters that were drawn before. Each sample's are left, top, right and bottom
-    /// of each box (float64); the results have the visible share, too.
+    /// Moves the boxes of each sample by parameters that were drawn before. Each sample's are left,
+    /// top, right and bottom of each box (float64); the results have the visible share, too.
     fn move_boxes<'py>(
         &self,
         py: Python<'py>,

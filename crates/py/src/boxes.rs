@@ -19,7 +19,8 @@ pub struct LoaderBoxes {
     pub min_visible: f64,
 }
 
-/// Number of boxes of each item; left, top, right and bottom of all boxes (float64); their numbers in the dataset (int64).
+/// Number of boxes of each item; left, top, right and bottom of all boxes (float64); their numbers
+/// in the dataset (int64).
 pub type BoxArrays<'py> = (Vec<usize>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
 impl LoaderBoxes {

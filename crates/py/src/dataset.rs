@@ -46,8 +46,8 @@ pub struct Dataset {
     boxes: OnceLock<Option<Arc<Boxes>>>,
 }
 
-/// The ranges of rows and columns to read, each as the first index and the one after the last; `None` for the whole
-/// axis.
+/// The ranges of rows and columns to read, each as the first index and the one after the last;
+/// `None` for the whole axis.
 type Part = (Option<(usize, usize)>, Option<(usize, usize)>);
 
 /// Image of a sample, then its masks, targets and further images.
@@ -177,8 +177,8 @@ impl Dataset {
         Ok(self.get(py)?.is_past())
     }
 
-    /// Requests for shards and bytes received from its server so far, and use of the local cache; `None` for files on
-    /// this machine.
+    /// Requests for shards and bytes received from its server so far, and use of the local cache;
+    /// `None` for files on this machine.
     fn network_json(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let dataset = self.get(py)?;
         let Some(traffic) = dataset.traffic() else { return Ok(None) };
@@ -275,7 +275,8 @@ impl Dataset {
         Ok(counted.into_iter().map(|class| (class.id, class.name, class.pixels)).collect())
     }
 
-    /// The new id of every id that a mask can hold, for each of these stacks: uint16 in the byte order of this machine.
+    /// The new id of every id that a mask can hold, for each of these stacks: uint16 in the byte
+    /// order of this machine.
     fn new_ids<'py>(
         &self,
         py: Python<'py>,
@@ -304,7 +305,8 @@ impl Dataset {
         Ok(names.into_iter().map(str::to_owned).collect())
     }
 
-    /// Columns of the samples `ids` (all if `None`): one list per column, in one list; null for missing values.
+    /// Columns of the samples `ids` (all if `None`): one list per column, in one list; null for
+    /// missing values.
     fn columns_json(
         &self,
         py: Python<'_>,
@@ -377,8 +379,9 @@ impl Dataset {
         Ok((machine::dataset_bytes(&dataset), dataset.decoded_bytes()))
     }
 
-    /// Images (bands, rows, columns), masks (rows, columns) or (layers, rows, columns), targets (rows, columns) or
-    /// (channels, rows, columns), and further images (bands, rows, columns) of samples. Up to `threads` threads read one sample each.
+    /// Images (bands, rows, columns), masks (rows, columns) or (layers, rows, columns), targets
+    /// (rows, columns) or (channels, rows, columns), and further images (bands, rows, columns) of
+    /// samples. Up to `threads` threads read one sample each.
     fn read(
         &self,
         py: Python<'_>,

@@ -1,6 +1,7 @@
 //! `hsipack.diagnose`: the driver of `hsipack-measure`, with levels that Python implements.
 //!
-//! The levels are an object of `hsipack.diagnosis`; its protocol `Levels` documents the methods called here.
+//! The levels are an object of `hsipack.diagnosis`; its protocol `Levels` documents the methods
+//! called here.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,8 +36,9 @@ pub fn diagnose_defaults() -> String {
     text(&Effort::default())
 }
 
-/// Diagnoses levels with a training step; returns the diagnosis as JSON and as text for people. `synchronise` waits for
-/// the work queued on a GPU, and `progress` receives progress messages. `effort` has the options by name.
+/// Diagnoses levels with a training step; returns the diagnosis as JSON and as text for people.
+/// `synchronise` waits for the work queued on a GPU, and `progress` receives progress messages.
+/// `effort` has the options by name.
 #[pyfunction]
 pub fn diagnose(
     py: Python<'_>,
@@ -63,8 +65,8 @@ pub fn diagnose(
     Ok((json, diagnosis.text()))
 }
 
-/// Keeps an exception that Python raised while the driver ran. The driver ends with another error in its place, and
-/// then the exception is raised again.
+/// Keeps an exception that Python raised while the driver ran. The driver ends with another error
+/// in its place, and then the exception is raised again.
 #[derive(Default)]
 struct Raised(RefCell<Option<PyErr>>);
 

@@ -37,7 +37,8 @@ pub fn typestr(element: ElementType) -> Option<&'static str> {
     })
 }
 
-/// A capsule with the DLPack form of an array. It keeps the array alive as long as its consumer needs it.
+/// A capsule with the DLPack form of an array. It keeps the array alive as long as its consumer
+/// needs it.
 pub fn capsule<'py>(py: Python<'py>, array: &augment::Array) -> PyResult<Bound<'py, PyCapsule>> {
     let managed = DlPack::of(array).into_raw();
     // SAFETY: the pointer is a managed tensor that nobody else owns; `release` frees it if no consumer takes it.

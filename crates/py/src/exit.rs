@@ -1,24 +1,28 @@
 //! The end of the process while other threads are in calls of the package.
 //!
-//! Python does not wait for daemon threads. Once it finalises, it ends every other thread that asks for the interpreter:
-//! before Python 3.14, `pthread_exit` unwinds the thread's stack. Rust frames must not be unwound in this way, and the
-//! process crashes. So no thread may ask for the interpreter after finalisation began if it has Rust frames on its stack.
+//! Python does not wait for daemon threads. Once it finalises, it ends every other thread that asks
+//! for the interpreter: before Python 3.14, `pthread_exit` unwinds the thread's stack. Rust frames
+//! must not be unwound in this way, and the process crashes. So no thread may ask for the
+//! interpreter after finalisation began if it has Rust frames on its stack.
 //!
-//! The package's `atexit` handler calls [`end_calls`] before finalisation begins. From then on, other threads stop here
-//! for ever, without the interpreter:
+//! The package's `atexit` handler calls [`end_calls`] before finalisation begins. From then on,
+//! other threads stop here for ever, without the interpreter:
 //!
 //! - where a call begins or ends to work without the interpreter ([`detached`]);
 //! - where Rust begins or ends to call Python code ([`calling`], [`attached`]).
 //!
-//! `end_calls` waits until nobody is between these places and holds or awaits the interpreter: a thread whose call is
-//! returning, or a function of the user that was called from Rust. It waits for [`MAX_WAIT`] at most. If such a function
-//! takes longer, [`Hanging`] stops its thread where Python unwinds it. This works on most systems, but not on all.
+//! `end_calls` waits until nobody is between these places and holds or awaits the interpreter: a
+//! thread whose call is returning, or a function of the user that was called from Rust. It waits
+//! for [`MAX_WAIT`] at most. If such a function takes longer, [`Hanging`] stops its thread where
+//! Python unwinds it. This works on most systems, but not on all.
 //!
-//! A call may be nested: work without the interpreter calls torch, which releases the interpreter in turn. Only the
-//! outermost call stops, because it holds no locks of a loader: the handler closes the loaders afterwards.
+//! A call may be nested: work without the interpreter calls torch, which releases the interpreter
+//! in turn. Only the outermost call stops, because it holds no locks of a loader: the handler
+//! closes the loaders afterwards.
 //!
-//! The handler may run long before the end: other `atexit` handlers follow. If one of them waits for a thread that was
-//! stopped, it would wait for ever. So a stopped thread goes on if finalisation does not begin within [`REPRIEVE`].
+//! The handler may run long before the end: other `atexit` handlers follow. If one of them waits
+//! for a thread that was stopped, it would wait for ever. So a stopped thread goes on if
+//! finalisation does not begin within [`REPRIEVE`].
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -39,8 +43,9 @@ const INTERVAL: Duration = Duration::from_millis(2);
 
 /// The process that is ending; 0 if none. A forked child has another number, so it is not ending.
 static ENDING: AtomicU32 = AtomicU32::new(0);
-/// Number of the process (upper half) and how many of its calls hold or await the interpreter (lower half). The calls of
-/// a parent process do not count in its forked child, where their threads do not exist.
+/// Number of the process (upper half) and how many of its calls hold or await the interpreter
+/// (lower half). The calls of a parent process do not count in its forked child, where their
+/// threads do not exist.
 static ACTIVE: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
@@ -72,14 +77,16 @@ pub fn detached<T: Ungil>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T 
     value
 }
 
-/// Stops this thread if another one is ending the process. For calls that need what the end has closed.
+/// Stops this thread if another one is ending the process. For calls that need what the end has
+/// closed.
 pub fn pause(py: Python<'_>) {
     if must_stop(DEPTH.get() > 0) {
         py.detach(stop);
     }
 }
 
-/// Runs `work`, which calls Python code that may release the interpreter, such as a function of the user.
+/// Runs `work`, which calls Python code that may release the interpreter, such as a function of the
+/// user.
 pub fn calling<T>(py: Python<'_>, work: impl FnOnce() -> T) -> T {
     pause(py);
     let value = counted(work);
@@ -113,13 +120,15 @@ pub fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> T {
     Python::attach(|py| calling(py, || work(py)))
 }
 
-/// Forgets an earlier end. Called when the module is initialised: a program may start the interpreter again.
+/// Forgets an earlier end. Called when the module is initialised: a program may start the
+/// interpreter again.
 pub fn begin() {
     ENDING.store(0, Ordering::SeqCst);
     ENDS.set(false);
 }
 
-/// Stops the calls of all other threads, and waits until none of them holds or awaits the interpreter.
+/// Stops the calls of all other threads, and waits until none of them holds or awaits the
+/// interpreter.
 #[pyfunction]
 pub fn end_calls(py: Python<'_>) {
     ENDS.set(true);
@@ -163,7 +172,8 @@ fn stop_if_ending(nested: bool) {
     }
 }
 
-/// Stops this thread, which must not hold the interpreter. Returns only if the process does not end.
+/// Stops this thread, which must not hold the interpreter. Returns only if the process does not
+/// end.
 fn stop() {
     let counted = COUNTED.get();
     (0..counted).for_each(|_| count(-1));

@@ -1,6 +1,6 @@
-//! The native part of the Python package `hsipack`: one class for each type of the reader, and functions for the
-//! packer. `python/hsipack` wraps them with the signatures and documentation that users see. Its stub `_hsipack.pyi`
-//! shows how they are called.
+//! The native part of the Python package `hsipack`: one class for each type of the reader, and
+//! functions for the packer. `python/hsipack` wraps them with the signatures and documentation that
+//! users see. Its stub `_hsipack.pyi` shows how they are called.
 //!
 //! | file | part |
 //! |---|---|

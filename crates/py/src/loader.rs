@@ -29,12 +29,13 @@ use crate::torch::Library;
 
 /// A device loader. It takes memory and starts threads when the first batch is asked for.
 ///
-/// On the CPU, a separate thread waits for batches, because that may take long; the caller's thread checks for signals
-/// meanwhile. It takes what is prepared already by itself. On a CUDA device, the caller's thread does the work, because
-/// its stream is used, and it only queues the work.
+/// On the CPU, a separate thread waits for batches, because that may take long; the caller's thread
+/// checks for signals meanwhile. It takes what is prepared already by itself. On a CUDA device, the
+/// caller's thread does the work, because its stream is used, and it only queues the work.
 ///
-/// Only asking for batches and moving elsewhere need the lock of `running`. State, statistics and reports can be read at
-/// any time, in any thread, and in signal handlers that interrupt a wait for a batch.
+/// Only asking for batches and moving elsewhere need the lock of `running`. State, statistics and
+/// reports can be read at any time, in any thread, and in signal handlers that interrupt a wait for
+/// a batch.
 #[pyclass(frozen, module = "hsipack._hsipack")]
 pub struct Loader {
     prepared: Mutex<Arc<PreparedDeviceLoader>>,
@@ -74,7 +75,8 @@ struct Running {
     /// `None` on a device, where the caller's thread does the work.
     worker: Option<Worker>,
     source: Arc<Source>,
-    /// The batch that the worker is preparing. If the call is interrupted, the next call returns this batch.
+    /// The batch that the worker is preparing. If the call is interrupted, the next call returns
+    /// this batch.
     pending: Option<Task<Step>>,
 }
 
@@ -90,8 +92,8 @@ struct Source {
     closed: Arc<AtomicBool>,
 }
 
-/// Name of what augments batches on a device, with the reason if it is not the fastest way. Null before the first batch, when the device
-/// may still change.
+/// Name of what augments batches on a device, with the reason if it is not the fastest way. Null
+/// before the first batch, when the device may still change.
 fn augmented_by(device: Device, at_work: bool) -> serde_json::Value {
     match device {
         _ if !at_work => json!({"by": null}),
@@ -116,8 +118,8 @@ enum Step {
 }
 
 impl Source {
-    /// Ends its threads and frees its memory as the process ends, although a thread that was stopped may have called it.
-    /// Does nothing if that thread still uses it after a while.
+    /// Ends its threads and frees its memory as the process ends, although a thread that was
+    /// stopped may have called it. Does nothing if that thread still uses it after a while.
     fn close(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
         let end = Instant::now() + AT_EXIT;
@@ -133,7 +135,8 @@ impl Source {
         drop(loader.take());
     }
 
-    /// Makes a step, and keeps it until it is taken or this is closed. So a thread that is stopped does not keep it.
+    /// Makes a step, and keeps it until it is taken or this is closed. So a thread that is stopped
+    /// does not keep it.
     fn make(&self) {
         let mut loader = lock(&self.loader);
         *lock(&self.finished_step) = Some(self.step_of(&mut loader));
@@ -450,7 +453,8 @@ impl Loader {
         })
     }
 
-    /// Moves to another place among the processes that train together, and to a device, before the first batch.
+    /// Moves to another place among the processes that train together, and to a device, before the
+    /// first batch.
     fn place(
         &self,
         py: Python<'_>,
@@ -471,8 +475,8 @@ impl Loader {
 
     /// Appends the next batch as a dictionary; `None` once at the end of an epoch.
     ///
-    /// Does not return it, because an exception from a signal handler would replace it. An error counts as a batch: the
-    /// next call goes on after it.
+    /// Does not return it, because an exception from a signal handler would replace it. An error
+    /// counts as a batch: the next call goes on after it.
     fn next(&self, py: Python<'_>, into: &Bound<'_, PyList>) -> PyResult<()> {
         let mut running = self.iterating(py)?;
         hsipack_store::mapping::guard();
@@ -619,8 +623,9 @@ impl Loader {
         self.watched(py, report, |_, report| report.to_owned())
     }
 
-    /// For a diagnosis: ids of the samples that it reads, the number of windows of each, and the facts besides the
-    /// times, as JSON. The facts include what the loader would keep in memory by default.
+    /// For a diagnosis: ids of the samples that it reads, the number of windows of each, and the
+    /// facts besides the times, as JSON. The facts include what the loader would keep in memory by
+    /// default.
     fn workload(&self, py: Python<'_>) -> PyResult<(Vec<usize>, Vec<u32>, String)> {
         let prepared = self.prepared();
         let look = move || {
@@ -642,8 +647,8 @@ impl Loader {
         Ok((samples, counts, serde_json::to_string(&facts).expect("plain data")))
     }
 
-    /// For each dataset with samples, its number and, for each stack, which bands of batches are valid, if images are resampled
-    /// to the same bands.
+    /// For each dataset with samples, its number and, for each stack, which bands of batches are
+    /// valid, if images are resampled to the same bands.
     fn bands_in_batches(&self) -> Vec<(usize, Vec<Option<Vec<bool>>>)> {
         let prepared = self.prepared();
         let of_member = |member: &Member| {
@@ -654,7 +659,8 @@ impl Loader {
         prepared.members().iter().map(of_member).collect()
     }
 
-    /// For each dataset with samples, its number and the bands that resampled images have, before bands of them are drawn.
+    /// For each dataset with samples, its number and the bands that resampled images have, before
+    /// bands of them are drawn.
     fn resampled_bands(&self, py: Python<'_>) -> PyResult<Vec<(usize, Option<ResampledBands>)>> {
         let prepared = self.prepared();
         let numbers = prepared.members().iter().map(Member::number);
@@ -667,8 +673,8 @@ impl Loader {
         self.prepared().lacks_train_statistics()
     }
 
-    /// Stops its threads; batches that are still held stay valid. A call that waits for a batch meanwhile, in another
-    /// thread or below a signal handler, ends with an error.
+    /// Stops its threads; batches that are still held stay valid. A call that waits for a batch
+    /// meanwhile, in another thread or below a signal handler, ends with an error.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if self.closed.swap(true, Ordering::Relaxed) {
             return Ok(());
@@ -701,8 +707,8 @@ impl Loader {
     }
 }
 
-/// The number of windows that show regions, and how many of these regions are larger than their windows; null if
-/// windows do not show regions.
+/// The number of windows that show regions, and how many of these regions are larger than their
+/// windows; null if windows do not show regions.
 fn regions_report(members: &[Member]) -> serde_json::Value {
     let (mut shown, mut cut) = (0, None);
     for member in members {

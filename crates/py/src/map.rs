@@ -54,8 +54,9 @@ impl Settings {
     }
 }
 
-/// Writes a map; returns its files and notes as JSON. `rows` is called with the first row and the one after the last,
-/// and returns their values as bytes, little-endian, in (row, column, channel) order.
+/// Writes a map; returns its files and notes as JSON. `rows` is called with the first row and the
+/// one after the last, and returns their values as bytes, little-endian, in (row, column, channel)
+/// order.
 #[pyfunction]
 pub fn write_map(
     py: Python<'_>,

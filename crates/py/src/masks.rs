@@ -1,5 +1,5 @@
-//! Changes a packed dataset: splits of samples and of labelled pixels, masks from a user's function, targets and further images,
-//! columns.
+//! Changes a packed dataset: splits of samples and of labelled pixels, masks from a user's
+//! function, targets and further images, columns.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -51,7 +51,8 @@ pub fn merge(
     supervised(py, work, &AtomicU64::new(0), progress, true).map(|report| json(&report))
 }
 
-/// Changes columns of samples; returns the report as JSON. `table` is a table of the program, as JSON.
+/// Changes columns of samples; returns the report as JSON. `table` is a table of the program, as
+/// JSON.
 #[pyfunction]
 pub fn set_columns(
     py: Python<'_>,
@@ -78,9 +79,9 @@ pub fn add_arrays(
     supervised(py, work, &AtomicU64::new(0), progress, true).map(|report| json(&report))
 }
 
-/// Adds a mask; returns the report as JSON. `ids_of` takes the number of a sample and returns its ids as bytes of
-/// uint16 in this machine's byte order. `about` contains the name of the mask, the names of its classes, and its
-/// origin.
+/// Adds a mask; returns the report as JSON. `ids_of` takes the number of a sample and returns its
+/// ids as bytes of uint16 in this machine's byte order. `about` contains the name of the mask, the
+/// names of its classes, and its origin.
 #[pyfunction]
 pub fn add_mask(
     py: Python<'_>,

@@ -1,5 +1,5 @@
-//! Measures for the command `hsipack` on devices for which the command has no library: `hsipack_measure::remote` with
-//! the user's torch. `python -m hsipack._measure` calls it.
+//! Measures for the command `hsipack` on devices for which the command has no library:
+//! `hsipack_measure::remote` with the user's torch. `python -m hsipack._measure` calls it.
 
 use hsipack_measure::remote::{Channel, serve};
 use hsipack_read::{Error, ErrorKind};
@@ -9,8 +9,8 @@ use crate::errors::OrRaise;
 use crate::exit::{attached, detached};
 use crate::torch::Library;
 
-/// Answers requests of the command. `receive` returns the next line, or an empty one at the end; `send` receives the
-/// answers, which are lines without a newline.
+/// Answers requests of the command. `receive` returns the next line, or an empty one at the end;
+/// `send` receives the answers, which are lines without a newline.
 #[pyfunction]
 pub fn measure(py: Python<'_>, receive: Py<PyAny>, send: Py<PyAny>) -> PyResult<()> {
     let threads = hsipack_store::threads::cores();

@@ -1,7 +1,8 @@
 //! Options of the libraries, from the keyword arguments of Python's functions.
 //!
-//! Values keep their types: a boolean is not a number, and a number is not a boolean. The crate `pythonize` would convert
-//! them as Python does, and its errors do not say which option was wrong, or what it takes.
+//! Values keep their types: a boolean is not a number, and a number is not a boolean. The crate
+//! `pythonize` would convert them as Python does, and its errors do not say which option was wrong,
+//! or what it takes.
 
 use std::fmt::Display;
 
@@ -13,10 +14,12 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-/// The options in a dictionary: its keys are the names of fields. Options that it lacks have their defaults.
+/// The options in a dictionary: its keys are the names of fields. Options that it lacks have their
+/// defaults.
 ///
 /// # Errors
-/// If an option has a value of the wrong type, or a value that it does not take. The error names the option.
+/// If an option has a value of the wrong type, or a value that it does not take. The error names
+/// the option.
 pub fn read<T: DeserializeOwned>(dictionary: &Bound<'_, PyDict>) -> PyResult<T> {
     let mut options = Vec::new();
     for (name, value) in dictionary.iter() {

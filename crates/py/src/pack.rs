@@ -52,7 +52,8 @@ pub fn convert_defaults() -> String {
     Value::Object(ConvertOptions::default().by_name()).to_string()
 }
 
-/// Packs cubes; returns the report as JSON. `progress` is called with the bytes done and the total (0 if unknown).
+/// Packs cubes; returns the report as JSON. `progress` is called with the bytes done and the total
+/// (0 if unknown).
 #[pyfunction]
 #[pyo3(signature = (settings, progress, arrays = Vec::new()))]
 pub fn convert(
@@ -81,7 +82,8 @@ pub fn convert(
     supervised(py, work, &total, progress, true).map(|report| json(&report))
 }
 
-/// Replaces the files that hold arrays by the names of the arrays: `FILE.hdr`, and files next to it with that name.
+/// Replaces the files that hold arrays by the names of the arrays: `FILE.hdr`, and files next to it
+/// with that name.
 fn with_names(text: &str, arrays: &[Input]) -> String {
     arrays.iter().fold(text.to_owned(), |text, array| {
         let stem = array.file.with_extension("").display().to_string();
@@ -112,7 +114,8 @@ pub fn array_geo(
     geo.map(|geo| json(&geo)).or_raise(py)
 }
 
-/// The unit of wavelengths without one, guessed as for files: `nanometres`, `micrometres` or `metres`.
+/// The unit of wavelengths without one, guessed as for files: `nanometres`, `micrometres` or
+/// `metres`.
 #[pyfunction]
 pub fn wavelength_unit(values: Vec<f64>) -> &'static str {
     guess_wavelength_unit(&values).1
@@ -187,7 +190,8 @@ pub fn validation_parts(py: Python<'_>, path: PathBuf) -> PyResult<usize> {
     patiently(py, move || checked_parts::most_parts(&path))?.or_raise(py)
 }
 
-/// Checks part `part`, counted from 1, of `of`; returns the bytes checked, and the findings as JSON.
+/// Checks part `part`, counted from 1, of `of`; returns the bytes checked, and the findings as
+/// JSON.
 #[pyfunction]
 pub fn validate_part(
     py: Python<'_>,
@@ -260,8 +264,9 @@ impl SpectraSettings {
     }
 }
 
-/// Columns as JSON, the number of bands of each row, and the values of all rows' bands, one row after another:
-/// wavelengths (NaN if unknown), spectra and standard deviations as float64, counts of missing values as uint64.
+/// Columns as JSON, the number of bands of each row, and the values of all rows' bands, one row
+/// after another: wavelengths (NaN if unknown), spectra and standard deviations as float64, counts
+/// of missing values as uint64.
 type Spectra<'py> = (String, Vec<usize>, [Bound<'py, PyBytes>; 4]);
 
 /// Spectra of the regions of a mask; if a file is given, they are also written to it.
@@ -282,7 +287,8 @@ pub fn spectra<'py>(
     Ok(parts_of(py, &table))
 }
 
-/// The samples whose spectra are requested, in up to `most` shares. Errors about the file are raised here.
+/// The samples whose spectra are requested, in up to `most` shares. Errors about the file are
+/// raised here.
 #[pyfunction]
 pub fn spectra_shares(
     py: Python<'_>,
@@ -354,8 +360,8 @@ fn band_bytes(table: &Table) -> [Vec<u8>; 4] {
     all
 }
 
-/// Runs work that can be stopped, while signals are checked and progress is reported. If `wait` is set, it waits after
-/// a stop until the work has ended, because later calls may depend on it.
+/// Runs work that can be stopped, while signals are checked and progress is reported. If `wait` is
+/// set, it waits after a stop until the work has ended, because later calls may depend on it.
 pub fn supervised<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce(&Progress) -> Result<T> + Send + 'static,

@@ -11,7 +11,8 @@ use crate::errors::{OrRaise, wrong_type};
 use crate::options;
 use crate::torch::Library;
 
-/// The settings of a loader: its options, and what belongs to Python. `hsipack.Loader` makes the dictionary.
+/// The settings of a loader: its options, and what belongs to Python. `hsipack.Loader` makes the
+/// dictionary.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
@@ -23,7 +24,8 @@ pub struct Settings {
     pub device: DeviceOptions,
     /// The augmentations, as JSON.
     pipeline: Option<String>,
-    /// The least share of an object that must be inside an image for its box to be in the batch; no boxes if `None`.
+    /// The least share of an object that must be inside an image for its box to be in the batch; no
+    /// boxes if `None`.
     pub min_visible: Option<f64>,
     /// Whether tensors on a device are passed to torch.
     torch: bool,
@@ -32,7 +34,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The form of images that are stored as integers: physical values, unless the dataset is read with `physical=False`.
+    /// The form of images that are stored as integers: physical values, unless the dataset is read
+    /// with `physical=False`.
     pub fn integers(&self) -> Integers {
         self.device.integers(match self.device.physical {
             true => Integers::default(),
@@ -66,8 +69,8 @@ pub fn loader_defaults() -> String {
     serde_json::to_string(&Settings::default()).expect("plain data")
 }
 
-/// Reads settings that Python made and checked. If a value still has the wrong type, this raises our own kind of error
-/// instead of Python's.
+/// Reads settings that Python made and checked. If a value still has the wrong type, this raises
+/// our own kind of error instead of Python's.
 pub fn read<'a, 'py, T: FromPyObject<'a, 'py, Error = PyErr>>(
     settings: &'a Bound<'py, PyAny>,
 ) -> PyResult<T> {

@@ -22,8 +22,8 @@ struct Settings {
     threads: Option<usize>,
 }
 
-/// Statistics of the stored values of chosen samples as JSON: for every stack with such samples, its number and the
-/// statistics, as an image array records them.
+/// Statistics of the stored values of chosen samples as JSON: for every stack with such samples,
+/// its number and the statistics, as an image array records them.
 #[pyfunction]
 pub fn sample_statistics(
     py: Python<'_>,

@@ -128,8 +128,8 @@ fn grouped(number: u64) -> String {
     out
 }
 
-/// Every option that errors name: the crop or the command that has it, if any; and how errors spell its name alone, and
-/// with a value. After these, some options with values of other types.
+/// Every option that errors name: the crop or the command that has it, if any; and how errors spell
+/// its name alone, and with a value. After these, some options with values of other types.
 #[pyfunction]
 pub fn spelled_options() -> Vec<(String, String, String)> {
     let words = [Opt::Scale, Opt::Codec].map(|option| option.to("auto"));

@@ -74,7 +74,8 @@ impl<T: Send + 'static> Task<T> {
         detached(py, || self.0.is_done(patience).then(|| self.0.take()));
     }
 
-    /// Waits for the result. If a signal handler raises, the work continues, and can be waited for again.
+    /// Waits for the result. If a signal handler raises, the work continues, and can be waited for
+    /// again.
     pub fn wait(&self, py: Python<'_>) -> PyResult<T> {
         loop {
             if let Some(value) = self.poll(py, POLL_INTERVAL)? {
@@ -113,8 +114,8 @@ impl<T> Outcome<T> {
     }
 }
 
-/// Runs `work` in a separate thread. If a signal handler raises meanwhile, this stops waiting, and the work ends by
-/// itself.
+/// Runs `work` in a separate thread. If a signal handler raises meanwhile, this stops waiting, and
+/// the work ends by itself.
 pub fn patiently<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send + 'static,
@@ -124,8 +125,8 @@ pub fn patiently<T: Send + 'static>(
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A thread that runs one job after another. It is kept, because libtorch starts its own threads for each thread that
-/// calls it.
+/// A thread that runs one job after another. It is kept, because libtorch starts its own threads
+/// for each thread that calls it.
 pub struct Worker {
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,

@@ -1,15 +1,16 @@
 //! How long does the host work for a batch that a GPU decodes, or gathers from its memory?
 //!
-//! Runs loaders over the stand-in for the CUDA driver (`crates/testing/fake-cuda`), and adds up the processor time of their
-//! threads, without the time in calls of the driver, and without the thread that does the device's work. So this is the time of
-//! our own code. Batches are patches of 9×9 pixels with 103 bands, as for pixel classification, and whole cubes. Nothing is
-//! augmented here: what that costs is measured by `cargo bench -p hsipack-augment --bench host_time`. Needs no GPU.
+//! Runs loaders over the stand-in for the CUDA driver (`crates/testing/fake-cuda`), and adds up the
+//! processor time of their threads, without the time in calls of the driver, and without the thread
+//! that does the device's work. So this is the time of our own code. Batches are patches of 9×9
+//! pixels with 103 bands, as for pixel classification, and whole cubes. Nothing is augmented here:
+//! what that costs is measured by `cargo bench -p hsipack-augment --bench host_time`. Needs no GPU.
 //!
 //! usage: cargo bench -p hsipack-read --bench host_time [-- NAME]
 //!
-//! Prints, for each case and number of samples, microseconds per batch: of the planning thread, the decoding threads, the
-//! transfer thread, the registering thread and the consumer; how much of them was spent in calls of the driver; and the sum
-//! without these calls.
+//! Prints, for each case and number of samples, microseconds per batch: of the planning thread, the
+//! decoding threads, the transfer thread, the registering thread and the consumer; how much of them
+//! was spent in calls of the driver; and the sum without these calls.
 
 #[path = "../tests/support/mod.rs"]
 mod support;

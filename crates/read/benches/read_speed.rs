@@ -1,11 +1,13 @@
 //! How close is the loader to the bare decompressor?
 //!
-//! In one run, alternating: C-Blosc only decodes the same chunks from memory into memory that was touched before, with the
-//! same number of threads; then the warm loader reads whole epochs. For whole cubes, and for random crops of tiled scenes,
-//! where the baseline decodes the tiles that the crops touch. The baseline is measured in ordinary memory and on huge
-//! pages, which the ring requests.
+//! In one run, alternating: C-Blosc only decodes the same chunks from memory into memory that was
+//! touched before, with the same number of threads; then the warm loader reads whole epochs. For
+//! whole cubes, and for random crops of tiled scenes, where the baseline decodes the tiles that the
+//! crops touch. The baseline is measured in ordinary memory and on huge pages, which the ring
+//! requests.
 //!
-//! Then cold: after the shards are removed from the page cache, an epoch, compared with a sequential read of the same files.
+//! Then cold: after the shards are removed from the page cache, an epoch, compared with a
+//! sequential read of the same files.
 //!
 //! `cargo bench -p hsipack-read --bench read_speed [-- DIR [CUBES [REPEATS [whole|crops|cold]]]]`
 
@@ -277,8 +279,8 @@ fn compare_cold(path: &Path, repeats: usize, threads: usize) {
     epochs.iter().for_each(|(what, times)| report(what, times));
 }
 
-/// Does `work` while the loader's number of threads decode from memory. This measures a disk while the processors are
-/// busy.
+/// Does `work` while the loader's number of threads decode from memory. This measures a disk while
+/// the processors are busy.
 fn while_decoding(frames: &Frames, threads: usize, work: impl FnOnce() -> f64) -> f64 {
     let done = AtomicBool::new(false);
     let some: Vec<usize> = (0..frames.per_sample).collect();

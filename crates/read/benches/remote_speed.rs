@@ -1,9 +1,11 @@
 //! How close is reading from a server to the speed of the link, and to the speed of decoding?
 //!
-//! In one run, alternating, for links of 200 MB/s and without a limit, with a latency of 30 ms: bare ranged GETs of the same
-//! shards, as many at a time as the loader may send, whose bytes are discarded; the loader on the files; the loader on the
-//! server, for an epoch from the first request on; the same while it fills a local cache; the second epoch, at whose beginning
-//! blocks may still be waiting to be written into the cache; later epochs. Server, link and loader share the processor.
+//! In one run, alternating, for links of 200 MB/s and without a limit, with a latency of 30 ms:
+//! bare ranged GETs of the same shards, as many at a time as the loader may send, whose bytes are
+//! discarded; the loader on the files; the loader on the server, for an epoch from the first
+//! request on; the same while it fills a local cache; the second epoch, at whose beginning blocks
+//! may still be waiting to be written into the cache; later epochs. Server, link and loader share
+//! the processor.
 //!
 //! `cargo bench -p hsipack-read --bench remote_speed [-- DIR [CUBES [REPEATS]]]`
 

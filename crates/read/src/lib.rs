@@ -4,10 +4,10 @@
 //! index → plan (shuffle, rank) → fetch → decode into a ring slot → batch
 //! ```
 //!
-//! A [`Dataset`] reads samples and crops by number. A [`Loader`] delivers batches: a planning thread decides
-//! which windows of which samples come next and where they go in the ring, decoding threads decompress chunks
-//! directly into those places, and the consumer borrows whole batches. Nothing is copied between decompression
-//! and the batch, and no memory is allocated per batch.
+//! A [`Dataset`] reads samples and crops by number. A [`Loader`] delivers batches: a planning
+//! thread decides which windows of which samples come next and where they go in the ring, decoding
+//! threads decompress chunks directly into those places, and the consumer borrows whole batches.
+//! Nothing is copied between decompression and the batch, and no memory is allocated per batch.
 //!
 //! ```no_run
 //! use hsipack_read::{Dataset, Loader, LoaderOptions};

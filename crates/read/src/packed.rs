@@ -1,4 +1,5 @@
-//! Long lists of numbers in serialised data: as a list, or as bytes, 8 for each number, which Python makes from arrays.
+//! Long lists of numbers in serialised data: as a list, or as bytes, 8 for each number, which
+//! Python makes from arrays.
 
 use std::marker::PhantomData;
 

@@ -1,7 +1,8 @@
-//! Decoded chunks that are held in memory while their windows come (see [`crate::plan::ShuffleBlocks`]), and then
-//! dropped.
+//! Decoded chunks that are held in memory while their windows come (see
+//! [`crate::plan::ShuffleBlocks`]), and then dropped.
 //!
-//! Threads look up chunks while others drop them. A thread that has a chunk keeps it as long as it needs it.
+//! Threads look up chunks while others drop them. A thread that has a chunk keeps it as long as it
+//! needs it.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,7 +72,8 @@ pub(crate) struct ShuffleBuffer {
 struct Inner {
     /// The chunks that are held.
     chunks: Vec<ChunkRef>,
-    /// Memory of dropped chunks, to be used again: new memory from the system costs as much time as decoding.
+    /// Memory of dropped chunks, to be used again: new memory from the system costs as much time as
+    /// decoding.
     spare: Vec<Vec<u8>>,
 }
 

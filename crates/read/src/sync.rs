@@ -1,5 +1,6 @@
-//! The locks of the ring and of the hand-over: the standard library's. The crate in crates/testing/models compiles this file,
-//! too, and there the locks are those of the model checker `loom`, in which no time passes and no deadline is ever over.
+//! The locks of the ring and of the hand-over: the standard library's. The crate in
+//! crates/testing/models compiles this file, too, and there the locks are those of the model
+//! checker `loom`, in which no time passes and no deadline is ever over.
 
 use std::sync::PoisonError;
 use std::time::Instant;
@@ -9,8 +10,8 @@ pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// Locks. If another thread panicked while it held the lock, this changes nothing: our code never panics halfway through
-/// changing the data that a lock guards.
+/// Locks. If another thread panicked while it held the lock, this changes nothing: our code never
+/// panics halfway through changing the data that a lock guards.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

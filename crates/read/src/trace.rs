@@ -1,7 +1,7 @@
 //! Timeline of every thread, for `chrome://tracing` and <https://ui.perfetto.dev>.
 //!
-//! The file is in Chrome's trace event format: a row for each thread, a span for everything it did, and a line for the
-//! number of batches that are ready.
+//! The file is in Chrome's trace event format: a row for each thread, a span for everything it did,
+//! and a line for the number of batches that are ready.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -14,7 +14,8 @@ use serde_json::json;
 /// A recording of events, which loaders add to until it is full; see
 /// [`LoaderOptions::trace`](crate::LoaderOptions::trace).
 ///
-/// An event costs about 0.1 µs and 64 bytes. When the recording is full, further events are counted but not recorded.
+/// An event costs about 0.1 µs and 64 bytes. When the recording is full, further events are counted
+/// but not recorded.
 #[derive(Debug)]
 pub struct Trace {
     start: Instant,
@@ -66,7 +67,8 @@ enum What {
     Level(usize),
 }
 
-/// The number of events that a recording has room for by default: about 64 MB, and 100 MB as a file.
+/// The number of events that a recording has room for by default: about 64 MB, and 100 MB as a
+/// file.
 pub const DEFAULT_LIMIT: usize = 1_000_000;
 
 impl Default for Trace {
@@ -113,8 +115,8 @@ impl Trace {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).left_out
     }
 
-    /// Writes everything that was recorded so far as one JSON object, with times in microseconds since the recording
-    /// began.
+    /// Writes everything that was recorded so far as one JSON object, with times in microseconds
+    /// since the recording began.
     ///
     /// # Errors
     /// If `out` cannot be written to.

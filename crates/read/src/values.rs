@@ -10,7 +10,8 @@ use half::{bf16, f16};
 use hsipack_augment::{Array, Device, ElementType};
 use ndarray::{ArrayView, ArrayViewD, Dimension, IntoDimension, IxDyn, ShapeBuilder};
 
-/// A Rust type of the values of cubes, masks and arrays. Booleans, which are stored as 0 and 1, can be read as `u8`.
+/// A Rust type of the values of cubes, masks and arrays. Booleans, which are stored as 0 and 1, can
+/// be read as `u8`.
 pub trait Value: bytemuck::AnyBitPattern + private::Sealed {
     /// Its element type.
     const ELEMENT: ElementType;
@@ -55,8 +56,8 @@ pub(crate) fn of_bytes<T: Value, D: Dimension>(
 
 /// Arrays in host memory, shown as `ndarray` arrays.
 pub trait Values {
-    /// The values, with the array's axes and strides. `None` if they are not of type `T`, lie on a device, or have a
-    /// negative stride.
+    /// The values, with the array's axes and strides. `None` if they are not of type `T`, lie on a
+    /// device, or have a negative stride.
     ///
     /// ```
     /// use hsipack_read::{Array, ElementType, Values};

@@ -1,5 +1,5 @@
-//! How much of the heap and of memory the reader uses. These tests have a process of their own and run one after
-//! the other, because they count the allocations of all threads.
+//! How much of the heap and of memory the reader uses. These tests have a process of their own and
+//! run one after the other, because they count the allocations of all threads.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -49,8 +49,8 @@ fn span(piece: u64) -> Range<u64> {
     piece * PIECE..piece * PIECE + PIECE - piece
 }
 
-/// Makes a store that keeps bytes read ahead allocate all buffers that are ever needed at the same time: that number of
-/// spans is held together, all in buffers of the store.
+/// Makes a store that keeps bytes read ahead allocate all buffers that are ever needed at the same
+/// time: that number of spans is held together, all in buffers of the store.
 fn grow_buffers(file: &dyn StoredFile) {
     fn held(file: &dyn StoredFile, remaining: u64) -> bool {
         let Some(next) = remaining.checked_sub(1) else { return true };

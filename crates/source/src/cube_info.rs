@@ -63,8 +63,8 @@ impl std::fmt::Display for Exposure {
     }
 }
 
-/// Where a file says how the numbers of each column and band become physical values. This takes some megabytes, so it is
-/// read only when it is needed.
+/// Where a file says how the numbers of each column and band become physical values. This takes
+/// some megabytes, so it is read only when it is needed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Radiometry {
     /// The file.
@@ -80,8 +80,8 @@ pub struct Radiometry {
 pub struct PlaceScaling {
     /// Subtracted from stored numbers.
     pub background: Vec<f64>,
-    /// The background after the last row, if it was measured again there. In between, the background changes evenly from
-    /// row to row.
+    /// The background after the last row, if it was measured again there. In between, the
+    /// background changes evenly from row to row.
     pub last_background: Option<Vec<f64>>,
     /// Numbers are divided by this afterwards; 0 where nothing is known.
     pub divisor: Vec<f64>,
@@ -103,7 +103,8 @@ pub struct CubeInfo {
     pub format: String,
     /// Rows × columns × bands.
     pub shape: CubeShape,
-    /// Type of the stored numbers, which is also the type [`Source::read_rows`](crate::Source::read_rows) yields.
+    /// Type of the stored numbers, which is also the type
+    /// [`Source::read_rows`](crate::Source::read_rows) yields.
     pub dtype: DType,
     /// Band centres in nm, one per band.
     pub wavelength: Option<Vec<f64>>,
@@ -115,15 +116,19 @@ pub struct CubeInfo {
     pub band_names: Option<Vec<String>>,
     /// The number that marks missing data, in stored units.
     pub ignore_value: Option<f64>,
-    /// The scaling from stored numbers to physical values, if it is the same for all bands; otherwise [`Scaling::NONE`].
+    /// The scaling from stored numbers to physical values, if it is the same for all bands;
+    /// otherwise [`Scaling::NONE`].
     pub scaling: Scaling,
     /// The scaling of each band, if bands differ. It replaces `scaling`.
     pub band_scaling: Option<Vec<Scaling>>,
-    /// Background and gain of each column and band, if the file holds them. They are applied after the scaling.
+    /// Background and gain of each column and band, if the file holds them. They are applied after
+    /// the scaling.
     pub radiometry: Option<Radiometry>,
-    /// Bands, counted from 0, that have no data according to the product. The numbers stored for them mean nothing.
+    /// Bands, counted from 0, that have no data according to the product. The numbers stored for
+    /// them mean nothing.
     pub empty_bands: Vec<usize>,
-    /// The unit of physical values as the file or the product's maker states it, such as `W/(m2 sr nm)`.
+    /// The unit of physical values as the file or the product's maker states it, such as
+    /// `W/(m2 sr nm)`.
     pub unit: Option<String>,
     /// With what and when it was measured, if it is a product of a sensor.
     pub acquisition: Option<Acquisition>,
@@ -133,14 +138,15 @@ pub struct CubeInfo {
     pub class_names: Option<Vec<String>>,
     /// Colours of classes 0, 1, …, for classification maps, as far as the file gives them.
     pub class_colors: Vec<Option<Color>>,
-    /// Whether the file knows its classes only by name, so that ids are merely places in `class_names`. Class 0 is what no
-    /// label covers.
+    /// Whether the file knows its classes only by name, so that ids are merely places in
+    /// `class_names`. Class 0 is what no label covers.
     pub has_named_classes: bool,
     /// The order of the axes of its array, if it is an array of which a file says the order.
     pub axes: Option<AxisOrder>,
     /// Where the pixels lie on Earth.
     pub geo: Option<Geo>,
-    /// Notes for the user: header keys that were dropped because they contradict each other, and guesses.
+    /// Notes for the user: header keys that were dropped because they contradict each other, and
+    /// guesses.
     pub notes: Vec<String>,
     /// Every file that holds part of the cube; the first is the one to name in messages.
     pub files: Vec<PathBuf>,
@@ -189,8 +195,8 @@ impl CubeInfo {
         };
     }
 
-    /// Fills in what `other`, another description of the same cube, says about bands, values and place, and this one
-    /// does not. Returns the names of the properties that were filled in.
+    /// Fills in what `other`, another description of the same cube, says about bands, values and
+    /// place, and this one does not. Returns the names of the properties that were filled in.
     pub(crate) fn complete(&mut self, other: CubeInfo) -> Vec<&'static str> {
         fn fill<T>(slot: &mut Option<T>, value: Option<T>) -> bool {
             let is_filled = slot.is_none() && value.is_some();

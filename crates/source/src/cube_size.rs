@@ -4,12 +4,12 @@ use hsipack_format::{CubeShape, DType, Error, Result};
 
 use crate::CubeInfo;
 
-/// The most bytes that a row of a cube may take, because at least one row is read at a time. Only damaged or crafted files
-/// declare more.
+/// The most bytes that a row of a cube may take, because at least one row is read at a time. Only
+/// damaged or crafted files declare more.
 pub(crate) const MAX_ROW: u64 = 2 << 30;
 
-/// Refuses cubes with too many values to count, or with rows too large for memory. Readers call this if they must know it
-/// before they finish opening a file.
+/// Refuses cubes with too many values to count, or with rows too large for memory. Readers call
+/// this if they must know it before they finish opening a file.
 pub(crate) fn check_size(shape: CubeShape, dtype: DType) -> Result<()> {
     match shape.checked_values().is_some() && row_fits(shape, dtype) {
         true => Ok(()),
@@ -23,7 +23,8 @@ fn row_fits(shape: CubeShape, dtype: DType) -> bool {
     row.is_some_and(|row| row as u64 <= MAX_ROW)
 }
 
-/// Refuses rows larger than `MAX_ROW`, which even a valid file can hold in a few MB of compressed data.
+/// Refuses rows larger than `MAX_ROW`, which even a valid file can hold in a few MB of compressed
+/// data.
 pub(crate) fn check_row(info: &CubeInfo) -> Result<()> {
     let CubeShape { columns, bands, .. } = info.shape;
     match row_fits(info.shape, info.dtype) {

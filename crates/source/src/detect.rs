@@ -43,8 +43,8 @@ const fn format(recognises: Recognise, open: Open, visit: Option<Visit>) -> Form
     Format { recognises, open, visit }
 }
 
-/// The formats, the most reliable signatures first. ENVI is last: its data files have no signature and are recognised by the
-/// header beside them.
+/// The formats, the most reliable signatures first. ENVI is last: its data files have no signature
+/// and are recognised by the header beside them.
 const FORMATS: [Format; 13] = [
     format(hdf5::recognises, hdf5::open, Some(hdf5::visit)),
     format(numpy::recognises, numpy::open, Some(numpy::visit)),
@@ -126,11 +126,13 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     })
 }
 
-/// A cube whose files represent objects on a server or members of an archive. They are kept while the cube is open.
+/// A cube whose files represent objects on a server or members of an archive. They are kept while
+/// the cube is open.
 struct Pinned {
     source: Box<dyn Source>,
     pin: Pin,
-    /// Whether archive members that are read in place were verified against their checksums. No row is read before that.
+    /// Whether archive members that are read in place were verified against their checksums. No row
+    /// is read before that.
     is_verified: Mutex<bool>,
 }
 
@@ -240,26 +242,28 @@ fn is_json(head: &[u8]) -> bool {
     matches!((first, second), (b'{', Some(b'"' | b'}')) | (b'[', Some(b'{' | b'[' | b']')))
 }
 
-/// Whether a file may hold the raw data of a header elsewhere: it is of no other format, and has no header beside it.
+/// Whether a file may hold the raw data of a header elsewhere: it is of no other format, and has no
+/// header beside it.
 fn is_raw(path: &Path, format: Option<&Format>) -> bool {
     format.is_none_or(|format| std::ptr::fn_addr_eq(format.open, open_envi as Open))
         && !envi::has_header(path)
 }
 
-/// Whether the file at `path` needs a header that is elsewhere: it is of no known format. Files that cannot be read do not.
+/// Whether the file at `path` needs a header that is elsewhere: it is of no known format. Files
+/// that cannot be read do not.
 pub fn needs_header(path: &Path) -> bool {
     let head = head(path).unwrap_or_default();
     path.is_file() && !head.is_empty() && is_raw(path, format_of(path, &head))
 }
 
-/// The file with the values of the cube that the file at `path` describes; `None` if `path` is not a header, or its data
-/// are missing.
+/// The file with the values of the cube that the file at `path` describes; `None` if `path` is not
+/// a header, or its data are missing.
 pub fn data_of(path: &Path) -> Option<PathBuf> {
     envi::data_of(path)
 }
 
-/// Whether the file at `path` is exactly the raw data that the ENVI header at `header` describes. Files that are cubes by
-/// themselves are not.
+/// Whether the file at `path` is exactly the raw data that the ENVI header at `header` describes.
+/// Files that are cubes by themselves are not.
 pub fn is_raw_data_of(path: &Path, header: &Path) -> bool {
     !envi::has_header(path) && !is_cube_file(path) && envi::is_described_by(path, header)
 }
@@ -269,9 +273,9 @@ pub fn is_container_folder(path: &Path) -> bool {
     ["zarr.json", ".zarray", ".zgroup"].iter().any(|name| path.join(name).is_file())
 }
 
-/// Whether a file found while searching a folder should be opened as a cube. This is so for any known format, except images,
-/// the data files of ENVI pairs, and files that a product has beside its cubes. It is also so for files that cannot be read,
-/// because the error then names them.
+/// Whether a file found while searching a folder should be opened as a cube. This is so for any
+/// known format, except images, the data files of ENVI pairs, and files that a product has beside
+/// its cubes. It is also so for files that cannot be read, because the error then names them.
 pub fn is_cube_file(path: &Path) -> bool {
     if products::is_beside_a_cube(path) {
         return false;

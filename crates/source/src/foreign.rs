@@ -1,4 +1,5 @@
-//! Formats that are not read. They are recognised so that the error names the format, and the program that converts it.
+//! Formats that are not read. They are recognised so that the error names the format, and the
+//! program that converts it.
 
 use std::path::Path;
 
@@ -159,8 +160,8 @@ static FORMATS: [Foreign; 37] = [
 const LONG_SIGNATURE: usize = 6;
 
 impl Foreign {
-    /// Whether a file that starts with `head` is of this format. Raw data with a header beside them are not, unless they
-    /// have a long signature.
+    /// Whether a file that starts with `head` is of this format. Raw data with a header beside them
+    /// are not, unless they have a long signature.
     fn has_signature(&self, path: &Path, head: &[u8]) -> bool {
         self.signatures.iter().any(|(at, signature)| {
             let is_there = head.get(*at..).is_some_and(|head| head.starts_with(signature));
@@ -224,7 +225,8 @@ pub(super) fn name_of(path: &Path, head: &[u8]) -> Option<&'static str> {
     signed(path, head).or_else(by_ending).map(|format| format.name)
 }
 
-/// How to convert the file, for lists of files that are no cubes; `None` if it is not of such a format or a picture.
+/// How to convert the file, for lists of files that are no cubes; `None` if it is not of such a
+/// format or a picture.
 pub(super) fn way_out(path: &Path, head: &[u8]) -> Option<String> {
     let by_ending = || FORMATS.iter().find(|format| format.has_ending(path));
     let format = signed(path, head).or_else(by_ending)?;

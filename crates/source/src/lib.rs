@@ -1,9 +1,10 @@
-//! Reads hyperspectral cubes from the files of cameras, satellites and benchmarks, with what the files say about their
-//! bands, values and place on Earth.
+//! Reads hyperspectral cubes from the files of cameras, satellites and benchmarks, with what the
+//! files say about their bands, values and place on Earth.
 //!
-//! A source opens a cube, says what it knows about it ([`CubeInfo`]) and returns image rows in (row, column, band) order,
-//! whatever the order in the file, with bounded memory. It returns the numbers as they are stored. Masking, scaling and the
-//! cast to float16 come later, in `hsipack-pack`.
+//! A source opens a cube, says what it knows about it ([`CubeInfo`]) and returns image rows in
+//! (row, column, band) order, whatever the order in the file, with bounded memory. It returns the
+//! numbers as they are stored. Masking, scaling and the cast to float16 come later, in
+//! `hsipack-pack`.
 //!
 //! ```no_run
 //! use hsipack_source::{OpenOptions, RowBuffer};

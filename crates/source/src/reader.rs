@@ -12,8 +12,8 @@ use crate::cube_info::CubeInfo;
 pub enum Access {
     /// Any rows at any time, from several threads at once.
     Random,
-    /// Reading rows from first to last is cheap; going back starts over (a compressed stream). Other orders and several
-    /// threads are still correct, only slow.
+    /// Reading rows from first to last is cheap; going back starts over (a compressed stream).
+    /// Other orders and several threads are still correct, only slow.
     Sequential,
 }
 
@@ -25,8 +25,9 @@ pub trait Source: Send + Sync {
     /// In which order to read rows.
     fn access(&self) -> Access;
 
-    /// How many rows to read at a time so that reading is cheap, if one read may use about `budget` bytes (for its output
-    /// and its working memory). At least 1, at most the number of rows. Reading fewer or more rows must work, too.
+    /// How many rows to read at a time so that reading is cheap, if one read may use about `budget`
+    /// bytes (for its output and its working memory). At least 1, at most the number of rows.
+    /// Reading fewer or more rows must work, too.
     fn preferred_rows(&self, budget: usize) -> usize {
         let _ = budget;
         1
@@ -39,8 +40,9 @@ pub trait Source: Send + Sync {
     /// If the file cannot be read, or turns out to be malformed.
     fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()>;
 
-    /// Whether [`read_band`](Self::read_band) reads little more than the requested values: the values of a band, or of a
-    /// line of a band, are contiguous in the file, and any offset is cheap to read.
+    /// Whether [`read_band`](Self::read_band) reads little more than the requested values: the
+    /// values of a band, or of a line of a band, are contiguous in the file, and any offset is
+    /// cheap to read.
     fn has_cheap_bands(&self) -> bool {
         false
     }
@@ -55,7 +57,8 @@ pub trait Source: Send + Sync {
     }
 }
 
-/// A cube as its format reads it, with another description: that of its product, or of a file beside it.
+/// A cube as its format reads it, with another description: that of its product, or of a file
+/// beside it.
 pub(crate) struct Described {
     /// The description.
     pub info: CubeInfo,
@@ -113,8 +116,9 @@ pub(crate) fn read_band_of_rows<S: Source + ?Sized>(
     Ok(())
 }
 
-/// How many rows to read at once if `together` rows lie in the same chunks: at least `wanted`, in whole runs of `together`,
-/// as far as `affordable` allows. All three are at least 1, and so is the result.
+/// How many rows to read at once if `together` rows lie in the same chunks: at least `wanted`, in
+/// whole runs of `together`, as far as `affordable` allows. All three are at least 1, and so is the
+/// result.
 pub(crate) fn whole_runs(wanted: usize, together: usize, affordable: usize) -> usize {
     let rows = wanted.next_multiple_of(together).min(affordable);
     if rows > together { rows - rows % together } else { rows }

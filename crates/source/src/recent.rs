@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hsipack_format::Result;
 
-/// Listings of the last few files with very many arrays. Each of thousands of cubes in one file is opened by itself,
-/// and needs the list of all arrays.
+/// Listings of the last few files with very many arrays. Each of thousands of cubes in one file is
+/// opened by itself, and needs the list of all arrays.
 pub struct Recent<T>(Mutex<Vec<(Identity, Arc<T>)>>);
 
 /// The number of files that are remembered.
@@ -53,7 +53,8 @@ impl<T> Recent<T> {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// The result of `read` for the file at `path`, which is remembered if `is_long` says so, until the file changes.
+    /// The result of `read` for the file at `path`, which is remembered if `is_long` says so, until
+    /// the file changes.
     ///
     /// # Errors
     /// Those of `read`.

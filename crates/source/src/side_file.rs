@@ -1,7 +1,9 @@
-//! GDAL's side files. GDAL, and QGIS through it, keep what a format cannot hold, or a file that must not change, in
-//! `x.img.aux.xml` beside `x.img`: scale, offset, ignore value, names and wavelengths of bands, and where the pixels lie.
+//! GDAL's side files. GDAL, and QGIS through it, keep what a format cannot hold, or a file that
+//! must not change, in `x.img.aux.xml` beside `x.img`: scale, offset, ignore value, names and
+//! wavelengths of bands, and where the pixels lie.
 //!
-//! As in GDAL, a side file takes precedence over the file itself. Files with statistics only change nothing.
+//! As in GDAL, a side file takes precedence over the file itself. Files with statistics only change
+//! nothing.
 
 use std::path::Path;
 

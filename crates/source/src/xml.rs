@@ -4,8 +4,8 @@ use roxmltree::{Document, Node, ParsingOptions};
 
 /// Texts of 500 bands take 200 KB.
 pub(super) const LONGEST_TEXT: usize = 16 << 20;
-/// The parser's time grows with the square of the number of attributes of one element, and its memory with the
-/// square of the number of namespaces. No writer comes near these limits.
+/// The parser's time grows with the square of the number of attributes of one element, and its
+/// memory with the square of the number of namespaces. No writer comes near these limits.
 const MAX_ATTRIBUTES: usize = 1024;
 const MAX_NAMESPACES: usize = 256;
 
@@ -28,8 +28,8 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>, String> {
     Document::parse_with_options(text, options).map_err(|error| error.to_string())
 }
 
-/// The element at the end of `path`, such as `specific/bandCharacterisation`, below `node`: the first with each
-/// name.
+/// The element at the end of `path`, such as `specific/bandCharacterisation`, below `node`: the
+/// first with each name.
 pub(super) fn at<'a, 'input>(node: Node<'a, 'input>, path: &str) -> Option<Node<'a, 'input>> {
     path.split('/').try_fold(node, |node, name| all(node, name).next())
 }

@@ -1,5 +1,6 @@
-//! Streams that inflate to far more than the declared cube: they give an error, and need no more memory than three
-//! times the cube. The test has a process of its own, because it measures the memory of the process.
+//! Streams that inflate to far more than the declared cube: they give an error, and need no more
+//! memory than three times the cube. The test has a process of its own, because it measures the
+//! memory of the process.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! One chunk, decompressed block by block, for readers that convert its values.
 //!
-//! C-Blosc decompresses each block into planes, one for each byte of a value, and then puts the bytes of values together. A reader
-//! that converts values does both in one pass while the planes are in the processor's cache. Planes that did not compress are
-//! read where they are stored.
+//! C-Blosc decompresses each block into planes, one for each byte of a value, and then puts the
+//! bytes of values together. A reader that converts values does both in one pass while the planes
+//! are in the processor's cache. Planes that did not compress are read where they are stored.
 //!
 //! ```text
 //! u8 version = 2, u8 codec version, u8 flags, u8 typesize, u32 bytes, u32 bytes of a block, u32 bytes of the frame
@@ -15,7 +15,8 @@ use hsipack_format::codec::{BLOSC_HEADER, MAX_CHUNK};
 
 use crate::memory;
 
-/// Flags of a frame: bytes are shuffled, the frame is a plain copy, bits are shuffled, blocks have one stream.
+/// Flags of a frame: bytes are shuffled, the frame is a plain copy, bits are shuffled, blocks have
+/// one stream.
 const SHUFFLED: u8 = 0x01;
 const COPIED: u8 = 0x02;
 const BITSHUFFLED: u8 = 0x04;
@@ -45,10 +46,12 @@ impl Block<'_> {
     }
 }
 
-/// Decompresses a frame of `bytes` bytes, and calls `each` with its blocks, in order. `scratch` is working memory.
+/// Decompresses a frame of `bytes` bytes, and calls `each` with its blocks, in order. `scratch` is
+/// working memory.
 ///
-/// `false` if the frame is damaged, or not of LZ4 with values of one byte or shuffled values of two bytes. Some calls may
-/// have been made then. [`codec::decode`](crate::codec::decode) decompresses such frames, or says what is wrong.
+/// `false` if the frame is damaged, or not of LZ4 with values of one byte or shuffled values of two
+/// bytes. Some calls may have been made then. [`codec::decode`](crate::codec::decode) decompresses
+/// such frames, or says what is wrong.
 ///
 /// # Errors
 /// If there is no memory for a block.
@@ -122,7 +125,8 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Block `number`, with its streams in `scratch` if they are compressed. `None` if it is damaged.
+    /// Block `number`, with its streams in `scratch` if they are compressed. `None` if it is
+    /// damaged.
     fn block<'s>(&self, number: usize, scratch: &'s mut [u8]) -> Option<Block<'s>>
     where
         'a: 's,
@@ -147,7 +151,8 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Takes a stream from the front of `streams`. It is decompressed into `scratch`, which it must fill, if it is compressed.
+/// Takes a stream from the front of `streams`. It is decompressed into `scratch`, which it must
+/// fill, if it is compressed.
 fn stream<'s>(streams: &mut &'s [u8], scratch: &'s mut [u8]) -> Option<&'s [u8]> {
     let (length, tail) = streams.split_first_chunk()?;
     let (stored, tail) = tail.split_at_checked(u32::from_le_bytes(*length) as usize)?;

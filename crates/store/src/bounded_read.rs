@@ -1,7 +1,9 @@
-//! Opening files that may be of any kind, and reading small ones (metadata, headers, lists) completely.
+//! Opening files that may be of any kind, and reading small ones (metadata, headers, lists)
+//! completely.
 //!
-//! The name may lead to anything: a pipe that nobody writes to, an endless device, a file of a terabyte. Only regular files
-//! are read, and only after their size was compared with the maximum for such a file.
+//! The name may lead to anything: a pipe that nobody writes to, an endless device, a file of a
+//! terabyte. Only regular files are read, and only after their size was compared with the maximum
+//! for such a file.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -12,7 +14,8 @@ use crate::window::Window;
 use crate::{memory, mirror, regular_file, remote};
 use hsipack_format::{Error, Result};
 
-/// The bytes of the regular file at `path`, or of the object if `path` is a URL. It may have at most `most` bytes.
+/// The bytes of the regular file at `path`, or of the object if `path` is a URL. It may have at
+/// most `most` bytes.
 ///
 /// # Errors
 /// If it cannot be read, is not a regular file, or is larger; if there is not enough memory.
@@ -61,8 +64,8 @@ pub fn head(path: &Path, len: u64) -> Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Opens the file at `path` for readers that do not need a separate file. Like [`open`], but a file that is stored
-/// uncompressed in an archive is read directly from the archive.
+/// Opens the file at `path` for readers that do not need a separate file. Like [`open`], but a file
+/// that is stored uncompressed in an archive is read directly from the archive.
 ///
 /// # Errors
 /// Those of [`open`].
@@ -84,7 +87,8 @@ pub fn read_if_there(path: &Path, most: u64) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// Opens the regular file at `path` for reading and returns it with its length. Never waits for a writer of a pipe.
+/// Opens the regular file at `path` for reading and returns it with its length. Never waits for a
+/// writer of a pipe.
 ///
 /// # Errors
 /// If it cannot be opened, or is a folder, a pipe, a socket or a device.

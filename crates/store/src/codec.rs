@@ -1,7 +1,8 @@
-//! Compresses and decompresses one chunk. For Blosc, with C-Blosc 1.21, through the three calls that are needed.
+//! Compresses and decompresses one chunk. For Blosc, with C-Blosc 1.21, through the three calls
+//! that are needed.
 //!
-//! [`hsipack_format::codec`] describes a stored chunk. C-Blosc allocates working memory without checking for failure, so
-//! these calls are in the crate that knows how much memory is available.
+//! [`hsipack_format::codec`] describes a stored chunk. C-Blosc allocates working memory without
+//! checking for failure, so these calls are in the crate that knows how much memory is available.
 
 use std::ffi::CString;
 use std::os::raw::{c_char, c_void};
@@ -81,8 +82,9 @@ fn block_len(frame: &[u8]) -> usize {
     field.map_or(0, |field| u32::from_le_bytes(*field) as usize)
 }
 
-/// The most memory that C-Blosc allocates without checking, for a frame with blocks of `block` bytes: two blocks, and four
-/// bytes for each byte of an element. For use with [`memory::with_room`].
+/// The most memory that C-Blosc allocates without checking, for a frame with blocks of `block`
+/// bytes: two blocks, and four bytes for each byte of an element. For use with
+/// [`memory::with_room`].
 pub fn scratch(block: usize) -> usize {
     2 * block + 4 * usize::from(u8::MAX)
 }
@@ -90,7 +92,8 @@ pub fn scratch(block: usize) -> usize {
 /// Decompresses a chunk without its checksum into `out`, which it must fill exactly.
 ///
 /// # Errors
-/// [`ErrorKind::Damaged`](hsipack_format::ErrorKind::Damaged) if the chunk is invalid or has another size.
+/// [`ErrorKind::Damaged`](hsipack_format::ErrorKind::Damaged) if the chunk is invalid or has
+/// another size.
 pub fn decode(codec: &Codec, frame: &[u8], out: &mut [u8]) -> Result<()> {
     match codec.compressor {
         Compressor::BloscLz
@@ -104,7 +107,8 @@ pub fn decode(codec: &Codec, frame: &[u8], out: &mut [u8]) -> Result<()> {
 /// Decompresses one Blosc-1 frame into `out`. It must fill `out` exactly.
 ///
 /// # Errors
-/// [`ErrorKind::Damaged`](hsipack_format::ErrorKind::Damaged) if the frame is invalid or has another size.
+/// [`ErrorKind::Damaged`](hsipack_format::ErrorKind::Damaged) if the frame is invalid or has
+/// another size.
 pub fn decode_frame(frame: &[u8], out: &mut [u8]) -> Result<()> {
     let mut size = 0usize;
     // SAFETY: `frame` is readable for its length; the call only looks at the header.

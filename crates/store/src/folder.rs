@@ -1,21 +1,24 @@
 //! The folder of a dataset, which an append exchanges for a newer one while others read.
 //!
-//! An append, or adding masks, makes a new folder and gives it the dataset's name in one step (`RENAME_EXCHANGE`); the old one is then
-//! deleted. So a name may lead to one folder now and to another one a moment later, and files that are opened by name one
-//! after another may come from both folders. Two rules make this safe:
+//! An append, or adding masks, makes a new folder and gives it the dataset's name in one step
+//! (`RENAME_EXCHANGE`); the old one is then deleted. So a name may lead to one folder now and to
+//! another one a moment later, and files that are opened by name one after another may come from
+//! both folders. Two rules make this safe:
 //!
-//! - **What was read while the folder was exchanged is discarded.** A reader holds the folder open, reads by name, and then
-//!   checks whether the name still leads to that folder ([`steadily`]). If not, it reads again. A folder that is held open
-//!   keeps its inode number, so no other folder can be mistaken for it.
-//! - **A dataset records which dataset it continues.** Every append records the fingerprint of the dataset that it extends
-//!   ([`CONTINUES`](hsipack_format::metadata::CONTINUES)). So does adding masks, unless they replace others, and changing columns,
-//!   of which an open dataset keeps those that it read. The existing samples, their positions and their stored chunks stay
-//!   as they were. So an open dataset goes on with its own samples in the new folder ([`Folder::read`]). Any other dataset
-//!   under the same name is an error.
+//! - **What was read while the folder was exchanged is discarded.** A reader holds the folder open,
+//!   reads by name, and then checks whether the name still leads to that folder ([`steadily`]). If
+//!   not, it reads again. A folder that is held open keeps its inode number, so no other folder can
+//!   be mistaken for it.
+//! - **A dataset records which dataset it continues.** Every append records the fingerprint of the
+//!   dataset that it extends ([`CONTINUES`](hsipack_format::metadata::CONTINUES)). So does adding
+//!   masks, unless they replace others, and changing columns, of which an open dataset keeps those
+//!   that it read. The existing samples, their positions and their stored chunks stay as they were.
+//!   So an open dataset goes on with its own samples in the new folder ([`Folder::read`]). Any
+//!   other dataset under the same name is an error.
 //!
-//! A server has no folders, only objects with versions. There, the version of `SHA256SUMS` identifies the dataset. Comparing
-//! it costs a round trip. So the comparison after opening runs in the background, and whoever reads first waits for its
-//! result ([`Folder::settle`]).
+//! A server has no folders, only objects with versions. There, the version of `SHA256SUMS`
+//! identifies the dataset. Comparing it costs a round trip. So the comparison after opening runs in
+//! the background, and whoever reads first waits for its result ([`Folder::settle`]).
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -34,12 +37,15 @@ use crate::remote::{self, Version};
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::{Command, Error, ErrorKind, Opt, Result, metadata, remedy};
 
-/// For this time after it was begun, a comparison with a server also says whether a dataset is still there. Opening a dataset,
-/// creating a loader and beginning an epoch ask one after the other, and each would wait for a round trip.
+/// For this time after it was begun, a comparison with a server also says whether a dataset is
+/// still there. Opening a dataset, creating a loader and beginning an epoch ask one after the
+/// other, and each would wait for a round trip.
 const RECENT: Duration = Duration::from_millis(250);
-/// How often reading is repeated. An append takes longer than reading metadata, so reading is hardly ever repeated twice.
+/// How often reading is repeated. An append takes longer than reading metadata, so reading is
+/// hardly ever repeated twice.
 const TRIES: usize = 1000;
-/// How long a name may be missing while a commit exchanges folders, on a file system that needs two steps for it.
+/// How long a name may be missing while a commit exchanges folders, on a file system that needs two
+/// steps for it.
 const GAP: Duration = Duration::from_secs(2);
 const STEP: Duration = Duration::from_millis(5);
 
@@ -69,7 +75,8 @@ pub fn link_target(output: &Path) -> PathBuf {
     target.unwrap_or_else(|| output.to_owned())
 }
 
-/// The folder in which a conversion works: beside `output`, or beside the dataset to which `output` links.
+/// The folder in which a conversion works: beside `output`, or beside the dataset to which `output`
+/// links.
 pub fn partial(output: &Path) -> PathBuf {
     let output = link_target(output);
     let mut name: OsString = output.file_name().unwrap_or_default().to_owned();
@@ -77,20 +84,21 @@ pub fn partial(output: &Path) -> PathBuf {
     output.with_file_name(name)
 }
 
-/// An object in the folder beside a dataset on a server. It says that an append is decided: until the new metadata are in
-/// their final places, they are in the folder [`DECIDED_METADATA`] beside this object.
+/// An object in the folder beside a dataset on a server. It says that an append is decided: until
+/// the new metadata are in their final places, they are in the folder [`DECIDED_METADATA`] beside
+/// this object.
 pub const DECIDED: &str = "commit.json";
 /// See [`DECIDED`].
 pub const DECIDED_METADATA: &str = "metadata";
 
-/// Where a commit keeps the old dataset while it gives its name to the new one, on file systems that cannot exchange two
-/// names in one step.
+/// Where a commit keeps the old dataset while it gives its name to the new one, on file systems
+/// that cannot exchange two names in one step.
 pub fn aside(output: &Path) -> PathBuf {
     partial(output).join("replaced")
 }
 
-/// A folder that is held open, and its identity. A server has no folders: there, the version of the object that identifies
-/// the metadata is compared.
+/// A folder that is held open, and its identity. A server has no folders: there, the version of the
+/// object that identifies the metadata is compared.
 #[derive(Debug)]
 struct PinnedFolder {
     /// Keeps the folder's inode number from being reused.
@@ -100,8 +108,8 @@ struct PinnedFolder {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Identity {
-    /// Device and inode of the folder; device, inode, length and time of change (s, ns) of the file that identifies its
-    /// metadata.
+    /// Device and inode of the folder; device, inode, length and time of change (s, ns) of the file
+    /// that identifies its metadata.
     Folder {
         folder: (u64, u64),
         metadata: (u64, u64, u64, i64, i64),
@@ -151,8 +159,8 @@ impl PinnedFolder {
         Ok(Self { _folder: Some(folder), identity })
     }
 
-    /// Like [`open`](Self::open), but also works on a server. Waits if a commit has moved the old folder away and not yet
-    /// put the new one there.
+    /// Like [`open`](Self::open), but also works on a server. Waits if a commit has moved the old
+    /// folder away and not yet put the new one there.
     fn open_soon(path: &Path) -> Result<Self> {
         if remote::is_url(path) {
             return Identity::on_server(path).map(|identity| Self { _folder: None, identity });
@@ -196,7 +204,8 @@ impl PinnedFolder {
     }
 }
 
-/// Runs `read`, which reads files below `path`, and repeats it until all files came from the same folder.
+/// Runs `read`, which reads files below `path`, and repeats it until all files came from the same
+/// folder.
 ///
 /// # Errors
 /// The errors of `read`; if the folder is exchanged again and again.
@@ -265,7 +274,8 @@ fn is_recent(begun: Instant) -> bool {
     begun.elapsed() < RECENT
 }
 
-/// A request for the version that identifies a dataset on a server. It began after files of the dataset were opened.
+/// A request for the version that identifies a dataset on a server. It began after files of the
+/// dataset were opened.
 #[derive(Debug)]
 struct Comparison {
     begun: Instant,
@@ -286,9 +296,10 @@ impl Comparison {
 }
 
 impl Folder {
-    /// Like [`open`](Self::open), but saves two requests to a server, each of which costs a round trip. The check before
-    /// reading is not needed, because `fingerprint` also returns the version that it found. The check after reading is left
-    /// to the caller, who has to call [`read`](Self::read) or [`check`](Self::check) before relying on the result.
+    /// Like [`open`](Self::open), but saves two requests to a server, each of which costs a round
+    /// trip. The check before reading is not needed, because `fingerprint` also returns the version
+    /// that it found. The check after reading is left to the caller, who has to call
+    /// [`read`](Self::read) or [`check`](Self::check) before relying on the result.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
@@ -313,8 +324,8 @@ impl Folder {
         Self::open(path, fingerprint, read)
     }
 
-    /// Opens the dataset at `path`. `fingerprint` returns its fingerprint; `read` reads its metadata. All files come from
-    /// the same folder.
+    /// Opens the dataset at `path`. `fingerprint` returns its fingerprint; `read` reads its
+    /// metadata. All files come from the same folder.
     ///
     /// # Errors
     /// The errors of `fingerprint` and `read`, and if the folder cannot be opened.
@@ -417,8 +428,8 @@ impl Folder {
         self.comparisons.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Like [`read`](Self::read), but on a server, the comparison after reading is only begun. The caller has to call
-    /// [`settle`](Self::settle) before using what was read.
+    /// Like [`read`](Self::read), but on a server, the comparison after reading is only begun. The
+    /// caller has to call [`settle`](Self::settle) before using what was read.
     ///
     /// # Errors
     /// Those of [`read`](Self::read).
@@ -434,8 +445,8 @@ impl Folder {
         self.read(read)
     }
 
-    /// Runs `read`, which opens files of the dataset by name, and repeats it until all files belong to this dataset or to
-    /// one that continues it. Files that are already open stay unchanged.
+    /// Runs `read`, which opens files of the dataset by name, and repeats it until all files belong
+    /// to this dataset or to one that continues it. Files that are already open stay unchanged.
     ///
     /// # Errors
     /// The errors of `read`, and if another dataset is at the path, or none.
@@ -457,7 +468,8 @@ impl Folder {
         Err(self.replaced())
     }
 
-    /// The folder at the path. If the dataset there continues this one, its folder becomes this dataset's folder.
+    /// The folder at the path. If the dataset there continues this one, its folder becomes this
+    /// dataset's folder.
     fn follow(&self) -> Result<Arc<PinnedFolder>> {
         let held = self.held();
         if held.is_at(&self.path)? {

@@ -1,7 +1,8 @@
-//! Reads and writes the bytes of packed datasets, and makes the system calls that all other crates need for it.
+//! Reads and writes the bytes of packed datasets, and makes the system calls that all other crates
+//! need for it.
 //!
-//! `hsipack_format` knows what bytes mean, but opens no files. This crate opens files, maps them and decodes their
-//! content. Packing, validating and training all use it.
+//! `hsipack_format` knows what bytes mean, but opens no files. This crate opens files, maps them
+//! and decodes their content. Packing, validating and training all use it.
 //!
 //! | module | contents |
 //! |---|---|

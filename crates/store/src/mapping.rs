@@ -1,28 +1,31 @@
 //! Read-only memory maps that report I/O errors as errors.
 //!
-//! If a page of a mapped file cannot be read (the disk failed, the file was cut short, a network mount went away), the
-//! system raises the signal SIGBUS, which kills the process. A [`Mapping`] survives this, with the method of systemd's
-//! `sigbus.c`. A handler for the whole process is installed with the first map. It looks up the faulting address among the
-//! live maps, puts a page of zeros in place of the unreadable page, and records this. After its closure has read,
-//! [`Mapping::with`] checks these records, and returns an error instead of the closure's result. Faults at other addresses
-//! go to the handlers of others.
+//! If a page of a mapped file cannot be read (the disk failed, the file was cut short, a network
+//! mount went away), the system raises the signal SIGBUS, which kills the process. A [`Mapping`]
+//! survives this, with the method of systemd's `sigbus.c`. A handler for the whole process is
+//! installed with the first map. It looks up the faulting address among the live maps, puts a page
+//! of zeros in place of the unreadable page, and records this. After its closure has read,
+//! [`Mapping::with`] checks these records, and returns an error instead of the closure's result.
+//! Faults at other addresses go to the handlers of others.
 //!
-//! Other libraries install handlers, too: Python's `faulthandler`, which pytest enables, and torch in the worker processes
-//! of a DataLoader. The system knows one handler per process. So [`guard`] asks for it before every read of a map. If it is
-//! not ours, `guard` installs ours again, and faults elsewhere go to the other one. Asking is a system call of 0.2 µs; a
-//! chunk takes 10 µs or more to decompress. The handler of others that is installed in another thread between this call and
-//! the read is not noticed.
+//! Other libraries install handlers, too: Python's `faulthandler`, which pytest enables, and torch
+//! in the worker processes of a DataLoader. The system knows one handler per process. So [`guard`]
+//! asks for it before every read of a map. If it is not ours, `guard` installs ours again, and
+//! faults elsewhere go to the other one. Asking is a system call of 0.2 µs; a chunk takes 10 µs or
+//! more to decompress. The handler of others that is installed in another thread between this call
+//! and the read is not noticed.
 //!
 //! `memmap2` maps and unmaps; this module adds the protection.
 //!
-//! The handler may run at any time in any thread, so it takes no lock and allocates nothing. The table of live maps is a
-//! list of blocks of slots that are never freed. Each slot is guarded by a version number, which is odd while the slot is
-//! being changed.
+//! The handler may run at any time in any thread, so it takes no lock and allocates nothing. The
+//! table of live maps is a list of blocks of slots that are never freed. Each slot is guarded by a
+//! version number, which is odd while the slot is being changed.
 //!
-//! One case cannot be detected: a file that is *changed in place* while it is mapped. Then the bytes change while they are
-//! being read. If the file is cut short, the rest of the page that contains its new end reads as zeros, without a signal.
-//! Only checksums over the bytes detect this. hsipack itself writes files under another name and renames them, which never
-//! affects a map.
+//! One case cannot be detected: a file that is *changed in place* while it is mapped. Then the
+//! bytes change while they are being read. If the file is cut short, the rest of the page that
+//! contains its new end reads as zeros, without a signal. Only checksums over the bytes detect
+//! this. hsipack itself writes files under another name and renames them, which never affects a
+//! map.
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -39,7 +42,8 @@ use memmap2::{Mmap, UncheckedAdvice};
 
 use crate::{bounded_read, memory};
 
-/// A file that is mapped for reading. Its length is fixed when it is mapped. No file descriptor is held.
+/// A file that is mapped for reading. Its length is fixed when it is mapped. No file descriptor is
+/// held.
 #[derive(Debug)]
 pub struct Mapping {
     path: PathBuf,
@@ -93,12 +97,12 @@ impl Mapping {
         self.map.is_empty()
     }
 
-    /// Calls `take` with the bytes of `range`. Read them only in this process: if a system call is given a page that cannot
-    /// be read, it fails with its own error (EFAULT).
+    /// Calls `take` with the bytes of `range`. Read them only in this process: if a system call is
+    /// given a page that cannot be read, it fails with its own error (EFAULT).
     ///
     /// # Errors
-    /// If the range is outside the file, bytes near it cannot be read, or `take` fails. A disk error takes precedence over
-    /// an error of `take`, because `take` then worked on zeros.
+    /// If the range is outside the file, bytes near it cannot be read, or `take` fails. A disk
+    /// error takes precedence over an error of `take`, because `take` then worked on zeros.
     pub fn with<T>(&self, range: Range<u64>, take: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
         let span = self.span(&range).ok_or_else(|| self.outside(&range))?;
         guard();
@@ -108,8 +112,9 @@ impl Mapping {
         if self.slot.has_failed(span) { Err(self.unreadable(&range)) } else { taken }
     }
 
-    /// All bytes of the file, for frequent access. Bytes that cannot be read are zeros: call [`were_read`](Self::were_read)
-    /// afterwards to detect this. Because it is called often, it does not call [`guard`].
+    /// All bytes of the file, for frequent access. Bytes that cannot be read are zeros: call
+    /// [`were_read`](Self::were_read) afterwards to detect this. Because it is called often, it
+    /// does not call [`guard`].
     pub fn bytes(&self) -> &[u8] {
         &self.map
     }
@@ -122,8 +127,8 @@ impl Mapping {
         !self.slot.any_failed.load(Ordering::Relaxed)
     }
 
-    /// Releases the pages that were read, so that the system can drop them from its cache on request. If they are read
-    /// again, they are loaded from the file.
+    /// Releases the pages that were read, so that the system can drop them from its cache on
+    /// request. If they are read again, they are loaded from the file.
     pub fn release(&self) {
         // SAFETY: these are pages of a file, mapped for reading. A concurrent reader finds the same bytes. It is advice:
         // nothing is lost if it is refused.
@@ -171,7 +176,8 @@ impl Drop for Mapping {
     }
 }
 
-/// The error if a map was refused; `full` says whether the limit of the address space is the reason.
+/// The error if a map was refused; `full` says whether the limit of the address space is the
+/// reason.
 fn cannot_map(path: PathBuf, error: io::Error, full: bool) -> Error {
     let code = error.raw_os_error();
     let error = Error::io(path, "cannot map into memory", error);
@@ -209,8 +215,8 @@ pub fn page_size() -> usize {
     }
 }
 
-/// Number of parts of a map whose failures are recorded separately. In a shard of 512 MiB, one bad sector affects only the
-/// chunks within 512 KiB.
+/// Number of parts of a map whose failures are recorded separately. In a shard of 512 MiB, one bad
+/// sector affects only the chunks within 512 KiB.
 const PARTS: usize = 1024;
 
 /// A live map, as used by the handler.
@@ -330,16 +336,17 @@ fn find(address: usize) -> Option<(&'static Slot, usize)> {
     None
 }
 
-/// Handlers of others for SIGBUS, the newest last. Faults that are not in our maps go to the newest. If there is none, the
-/// system's default action applies.
+/// Handlers of others for SIGBUS, the newest last. Faults that are not in our maps go to the
+/// newest. If there is none, the system's default action applies.
 static OTHERS: [Other; OTHERS_KEPT] = [const { Other(AtomicU64::new(0)) }; OTHERS_KEPT];
 /// Number of [`OTHERS`].
 static OTHERS_LEN: AtomicUsize = AtomicUsize::new(0);
-/// More libraries than this never install handlers in one process. Beyond that, the newest is replaced.
+/// More libraries than this never install handlers in one process. Beyond that, the newest is
+/// replaced.
 const OTHERS_KEPT: usize = 8;
 
-/// A handler of others: its address times 2, plus 1 if it takes three arguments (SA_SIGINFO). One number, so that our handler
-/// never sees half of a change.
+/// A handler of others: its address times 2, plus 1 if it takes three arguments (SA_SIGINFO). One
+/// number, so that our handler never sees half of a change.
 struct Other(AtomicU64);
 
 impl Other {
@@ -355,8 +362,8 @@ impl Other {
 
 /// Makes sure that our handler is the one that the system calls. Takes about 0.2 µs.
 ///
-/// [`Mapping::with`] calls this before it touches a page. Call it before [`Mapping::bytes`] after other code may have
-/// installed a handler.
+/// [`Mapping::with`] calls this before it touches a page. Call it before [`Mapping::bytes`] after
+/// other code may have installed a handler.
 pub fn guard() {
     if current_action().sa_sigaction != our_handler() {
         install_handler();
@@ -483,7 +490,8 @@ struct Repeats {
     count: AtomicU64,
 }
 
-/// How often the thread has had a fault at this address, without one elsewhere in between; async-signal-safe.
+/// How often the thread has had a fault at this address, without one elsewhere in between;
+/// async-signal-safe.
 fn repeats(thread: usize, address: usize) -> u64 {
     let slot = &REPEATS[(thread >> 8) % REPEATS.len()];
     if slot.address.swap(address, Ordering::Relaxed) != address {
@@ -494,12 +502,13 @@ fn repeats(thread: usize, address: usize) -> u64 {
 
 /// Does what would happen without this module.
 ///
-/// A handler of others often ends with "put back the action that was there before, and send the signal again"; so does that
-/// of Python's `faulthandler`. The action before it may be ours. Then the signal arrives here again while that handler runs,
-/// and goes to the handler before that one. It never goes to the same handler again, which would never end.
+/// A handler of others often ends with "put back the action that was there before, and send the
+/// signal again"; so does that of Python's `faulthandler`. The action before it may be ours. Then
+/// the signal arrives here again while that handler runs, and goes to the handler before that one.
+/// It never goes to the same handler again, which would never end.
 ///
-/// A handler may also return without doing anything, like that of `faulthandler` after it was disabled. Then the same fault
-/// occurs again and again, until an older handler gets it.
+/// A handler may also return without doing anything, like that of `faulthandler` after it was
+/// disabled. Then the same fault occurs again and again, until an older handler gets it.
 fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, fault: bool) {
     let thread = errno_place() as usize;
     let sent_again = PASSING.load(Ordering::SeqCst) == thread;

@@ -1,9 +1,10 @@
 //! How much memory this process can have, and allocating it so that a refusal is an error.
 //!
-//! The machine may have memory that the process must not use: containers, Slurm and systemd put processes into control
-//! groups with limits, and the system kills a process that exceeds one, without a message. So the available memory is the
-//! smallest of what these leave: the machine, every control group from the process's own up to the root (version 2,
-//! version 1, or both), and `ulimit -v`.
+//! The machine may have memory that the process must not use: containers, Slurm and systemd put
+//! processes into control groups with limits, and the system kills a process that exceeds one,
+//! without a message. So the available memory is the smallest of what these leave: the machine,
+//! every control group from the process's own up to the root (version 2, version 1, or both), and
+//! `ulimit -v`.
 
 use std::cell::Cell;
 use std::collections::TryReserveError;
@@ -25,13 +26,16 @@ pub struct Available {
     pub by: String,
 }
 
-/// Requests smaller than this are not compared with the available memory, because a comparison reads a dozen files.
+/// Requests smaller than this are not compared with the available memory, because a comparison
+/// reads a dozen files.
 const SMALL: u64 = 16 << 20;
 
-/// Vectors of zeros of at least this many bytes ask for huge pages: the system clears those several times as fast.
+/// Vectors of zeros of at least this many bytes ask for huge pages: the system clears those several
+/// times as fast.
 const LARGE: usize = 8 << 20;
 
-/// If less of the address space is left, calls into libraries that do not check their allocations run one at a time.
+/// If less of the address space is left, calls into libraries that do not check their allocations
+/// run one at a time.
 const SCARCE_BYTES: u64 = 64 << 20;
 /// Additional memory that such a library may allocate, e.g. for compressor contexts.
 const LIBRARY_BYTES: usize = 1 << 20;
@@ -46,13 +50,14 @@ pub fn available() -> Option<Available> {
     available_in(Path::new("/"), address_space_limit())
 }
 
-/// The memory that this process could have if none were in use. Unlike [`available`], it is the same in every run on a
-/// machine. `None` if the system does not report it.
+/// The memory that this process could have if none were in use. Unlike [`available`], it is the
+/// same in every run on a machine. `None` if the system does not report it.
 pub fn limit() -> Option<u64> {
     limit_in(Path::new("/"), address_space_limit())
 }
 
-/// Checks that `bytes` of memory are available. `what` says what needs them, as the subject of a sentence in the error.
+/// Checks that `bytes` of memory are available. `what` says what needs them, as the subject of a
+/// sentence in the error.
 ///
 /// # Errors
 /// If less is available; the error gives both numbers and what limits the memory.
@@ -108,7 +113,8 @@ pub fn room<T>(values: &mut Vec<T>, len: usize, what: &str) -> Result<()> {
     })
 }
 
-/// A vector of `len` zeros. The system provides the memory when it is first used. `what` is for the error.
+/// A vector of `len` zeros. The system provides the memory when it is first used. `what` is for the
+/// error.
 ///
 /// # Errors
 /// If the system refuses the memory.
@@ -127,8 +133,8 @@ pub fn zeroed<T: bytemuck::Zeroable>(len: usize, what: &str) -> Result<Vec<T>> {
     })
 }
 
-/// Whether this thread is making an allocation whose failure it handles. A program's global allocator can ask this,
-/// because it cannot know otherwise. Allocates nothing itself.
+/// Whether this thread is making an allocation whose failure it handles. A program's global
+/// allocator can ask this, because it cannot know otherwise. Allocates nothing itself.
 pub fn may_be_refused() -> bool {
     ASKS.get()
 }
@@ -140,7 +146,8 @@ fn asking<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Whether an error means that memory was refused. Such an error says nothing about the file that it names.
+/// Whether an error means that memory was refused. Such an error says nothing about the file that
+/// it names.
 pub fn refused(error: &Error) -> bool {
     let source = std::error::Error::source(error);
     source.is_some_and(|source| {
@@ -150,11 +157,13 @@ pub fn refused(error: &Error) -> bool {
     })
 }
 
-/// Runs `work`, a call into a C library that allocates up to `bytes` with `malloc` and does not check the result: if
-/// `malloc` fails, C-Blosc writes to address 0. So the same amount is allocated and freed first. `what` is for the error.
+/// Runs `work`, a call into a C library that allocates up to `bytes` with `malloc` and does not
+/// check the result: if `malloc` fails, C-Blosc writes to address 0. So the same amount is
+/// allocated and freed first. `what` is for the error.
 ///
-/// Another thread could take the memory in between. So such calls run one at a time, with a small reserve for other
-/// allocations of threads. If the address space is not short and `bytes` is small, `work` runs at once.
+/// Another thread could take the memory in between. So such calls run one at a time, with a small
+/// reserve for other allocations of threads. If the address space is not short and `bytes` is
+/// small, `work` runs at once.
 ///
 /// # Errors
 /// If the system refuses the memory. Then `work` was not run.
@@ -175,8 +184,9 @@ pub fn with_room<T>(bytes: usize, what: &str, work: impl FnOnce() -> T) -> Resul
     Ok(work())
 }
 
-/// Like [`with_room`], if `work` maps `bytes` of the address space. An allocation with `malloc` would not prove that
-/// there is room, because the allocator may reuse memory without asking the system.
+/// Like [`with_room`], if `work` maps `bytes` of the address space. An allocation with `malloc`
+/// would not prove that there is room, because the allocator may reuse memory without asking the
+/// system.
 ///
 /// # Errors
 /// If the system refuses a map of this size. Then `work` was not run.
@@ -343,8 +353,8 @@ struct Mount {
 }
 
 impl Mount {
-    /// The path of the group `name` below the mount. In a container, only its own group may be mounted, but `name` is
-    /// still the full name. Then the group is the root of the mount.
+    /// The path of the group `name` below the mount. In a container, only its own group may be
+    /// mounted, but `name` is still the full name. Then the group is the root of the mount.
     fn visible(&self, name: &str) -> PathBuf {
         match Path::new(name).strip_prefix(&self.shows) {
             Ok(below) => Path::new("/").join(below),
@@ -370,7 +380,8 @@ fn mounts(text: &str) -> Vec<Mount> {
     text.lines().filter_map(parse).collect()
 }
 
-/// Asks for huge pages in memory that somebody else allocated and nobody has written to. The system may refuse.
+/// Asks for huge pages in memory that somebody else allocated and nobody has written to. The system
+/// may refuse.
 fn advise_huge<T>(memory: &[T]) {
     // Miri has no such call.
     if cfg!(miri) {

@@ -18,8 +18,8 @@ pub(crate) enum MetadataFiles {
 }
 
 impl MetadataFiles {
-    /// The metadata files of the dataset at `path`. If it is a URL, `with_tails` says whether the ends of the shards are fetched,
-    /// too.
+    /// The metadata files of the dataset at `path`. If it is a URL, `with_tails` says whether the
+    /// ends of the shards are fetched, too.
     ///
     /// # Errors
     /// If `path` is a URL and they cannot be fetched.

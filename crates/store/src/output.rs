@@ -1,9 +1,10 @@
 //! Writing files and objects: they appear complete, or not at all.
 //!
-//! A file is written under a temporary name, flushed to the disk, and then renamed. An object on a server appears when
-//! the server has answered the last request of the upload. Code that writes a dataset uses a path here and need not know
-//! whether it is a file or an object. Several processes, also on other machines, may write the same file at the same
-//! time: each uses a temporary name of its own.
+//! A file is written under a temporary name, flushed to the disk, and then renamed. An object on a
+//! server appears when the server has answered the last request of the upload. Code that writes a
+//! dataset uses a path here and need not know whether it is a file or an object. Several processes,
+//! also on other machines, may write the same file at the same time: each uses a temporary name of
+//! its own.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -51,7 +52,8 @@ impl Write for Sent {
     }
 }
 
-/// A file or an object that was completely written, but is not yet known to be on the disk or the server.
+/// A file or an object that was completely written, but is not yet known to be on the disk or the
+/// server.
 #[derive(Debug)]
 pub struct Written(WrittenKind);
 
@@ -101,8 +103,8 @@ impl Drop for Temporary {
 const TEMPORARY: &str = ".tmp";
 
 impl Output {
-    /// Begins to write the file or object at `path`. For a file, missing folders are created. `most` is its approximate
-    /// maximum size in bytes, which servers need to know.
+    /// Begins to write the file or object at `path`. For a file, missing folders are created.
+    /// `most` is its approximate maximum size in bytes, which servers need to know.
     ///
     /// # Errors
     /// If the file cannot be created; if the server does not accept objects.
@@ -185,9 +187,9 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<()> {
     write().map_err(|error| Error::io(path, "cannot write", error))
 }
 
-/// Writes a small object unless one exists already. Returns whether the object now has this `content`. If two processes
-/// do this at the same time with different contents, one gets `true` and the other `false`, even if an answer of the
-/// server is lost.
+/// Writes a small object unless one exists already. Returns whether the object now has this
+/// `content`. If two processes do this at the same time with different contents, one gets `true`
+/// and the other `false`, even if an answer of the server is lost.
 ///
 /// # Errors
 /// If the server does not accept it, or `url` is not a URL.
@@ -227,7 +229,8 @@ pub fn check_kind(path: &Path) -> Result<()> {
     }
 }
 
-/// Refuses to write files that exist already, unless `force` is set, and files in place of devices, pipes and sockets.
+/// Refuses to write files that exist already, unless `force` is set, and files in place of devices,
+/// pipes and sockets.
 ///
 /// # Errors
 /// If one of them exists (the error names it), or the server does not answer.
@@ -281,7 +284,8 @@ pub fn remove(path: &Path) -> Result<()> {
     gone(path, fs::remove_file(path))
 }
 
-/// Removes the folder at `path` with its content, if it exists; on a server, all objects below that name.
+/// Removes the folder at `path` with its content, if it exists; on a server, all objects below that
+/// name.
 ///
 /// # Errors
 /// If it cannot be removed.
@@ -292,8 +296,8 @@ pub fn remove_all(path: &Path) -> Result<()> {
     gone(path, fs::remove_dir_all(path))
 }
 
-/// Removes the unfinished files that killed processes left in `folder`. Call it only if no other process is writing
-/// there. On servers there are no such files.
+/// Removes the unfinished files that killed processes left in `folder`. Call it only if no other
+/// process is writing there. On servers there are no such files.
 ///
 /// # Errors
 /// If a file cannot be removed.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use crate::remote::is_url;
 use hsipack_format::{Error, Result};
 
-/// The path from the root of the file system, for paths that are kept for later: a program may change its working directory
-/// in between, as Hydra does. Symbolic links and `..` stay as they are. URLs, absolute paths and the empty path are returned
-/// unchanged.
+/// The path from the root of the file system, for paths that are kept for later: a program may
+/// change its working directory in between, as Hydra does. Symbolic links and `..` stay as they
+/// are. URLs, absolute paths and the empty path are returned unchanged.
 ///
 /// # Errors
 /// If the path is relative and the working directory no longer exists.

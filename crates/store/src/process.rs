@@ -1,10 +1,11 @@
-//! Values that belong to one process. After `fork`, the child has copies of the parent's locks in whatever state they
-//! were, but none of its threads.
+//! Values that belong to one process. After `fork`, the child has copies of the parent's locks in
+//! whatever state they were, but none of its threads.
 
 use std::mem::ManuallyDrop;
 
-/// A value with threads or locks. Only the process that made it may use or drop it. A child made by `fork` forgets it
-/// instead: joining threads that do not exist there, or taking a lock that one of them held, would wait for ever.
+/// A value with threads or locks. Only the process that made it may use or drop it. A child made by
+/// `fork` forgets it instead: joining threads that do not exist there, or taking a lock that one of
+/// them held, would wait for ever.
 #[derive(Debug)]
 pub struct OfProcess<T> {
     process: u32,

@@ -6,8 +6,8 @@ use std::time::Duration;
 #[cfg(target_os = "linux")]
 const TICK: Duration = Duration::from_millis(10);
 
-/// Time that all processors together were idle since the machine started, in steps of 10 ms for each processor. `None` if
-/// the system does not say.
+/// Time that all processors together were idle since the machine started, in steps of 10 ms for
+/// each processor. `None` if the system does not say.
 pub fn idle_time() -> Option<Duration> {
     #[cfg(target_os = "linux")]
     return parse(&std::fs::read_to_string("/proc/stat").ok()?);

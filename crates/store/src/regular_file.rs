@@ -7,16 +7,16 @@ use std::path::Path;
 
 use hsipack_format::{Error, Result};
 
-/// Maximum size of a `zarr.json` in bytes. With statistics of thousands of bands, or after thousands of appends, the file
-/// has a few megabytes.
+/// Maximum size of a `zarr.json` in bytes. With statistics of thousands of bands, or after
+/// thousands of appends, the file has a few megabytes.
 pub const METADATA: u64 = 64 << 20;
 /// Maximum size of a `SHA256SUMS` in bytes. It has a line of about a hundred bytes for each array.
 pub const SUMS: u64 = 256 << 20;
 /// Maximum size of a `samples.jsonl` in bytes. The available memory may limit it further.
 pub const SAMPLES: u64 = 16 << 30;
 
-/// Opens the regular file at `path` with these options and additional `open` flags of the system, and returns it with its
-/// length. Never waits for a writer of a pipe.
+/// Opens the regular file at `path` with these options and additional `open` flags of the system,
+/// and returns it with its length. Never waits for a writer of a pipe.
 ///
 /// # Errors
 /// If it cannot be opened, or is a folder, a pipe, a socket or a device.

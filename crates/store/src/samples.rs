@@ -1,9 +1,10 @@
-//! The list of samples of a dataset, from `samples.index` if that belongs to the `samples.jsonl` beside it, otherwise
-//! from the text.
+//! The list of samples of a dataset, from `samples.index` if that belongs to the `samples.jsonl`
+//! beside it, otherwise from the text.
 //!
-//! The index is used if its checksum is correct, if it names the checksum that `SHA256SUMS` has for `samples.jsonl`, and
-//! if that file has the length that the index says and is not newer. If `samples.jsonl` is newer than the index, it may
-//! have been changed, so it is hashed. If anything else is wrong with the index, it is ignored and the text is read.
+//! The index is used if its checksum is correct, if it names the checksum that `SHA256SUMS` has for
+//! `samples.jsonl`, and if that file has the length that the index says and is not newer. If
+//! `samples.jsonl` is newer than the index, it may have been changed, so it is hashed. If anything
+//! else is wrong with the index, it is ignored and the text is read.
 
 use std::fs;
 use std::ops::Range;
@@ -29,7 +30,8 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The source for the dataset at `path`; `sum` is the checksum of `samples.jsonl` in `SHA256SUMS`.
+    /// The source for the dataset at `path`; `sum` is the checksum of `samples.jsonl` in
+    /// `SHA256SUMS`.
     ///
     /// # Errors
     /// If no index can be used, and the text cannot be read or has another checksum.

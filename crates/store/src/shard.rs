@@ -11,8 +11,8 @@ use crate::mapping::Mapping;
 use crate::remote;
 use crate::stores::{ReadBuffer, RemoteStore, Store, StoredFile, coalesce};
 
-/// A shard that is open for reading: a file that is mapped into memory without a descriptor, or an object
-/// on a server.
+/// A shard that is open for reading: a file that is mapped into memory without a descriptor, or an
+/// object on a server.
 #[derive(Debug)]
 pub struct ShardFile {
     bytes: Bytes,
@@ -113,8 +113,8 @@ impl ShardFile {
         self.bytes.path()
     }
 
-    /// Calls `take` with stored chunk `chunk` (frame and checksum), without a copy if possible. `None` if
-    /// the chunk was not written.
+    /// Calls `take` with stored chunk `chunk` (frame and checksum), without a copy if possible.
+    /// `None` if the chunk was not written.
     ///
     /// # Errors
     /// If the file cannot be read, or `take` fails.

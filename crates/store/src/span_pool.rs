@@ -1,8 +1,9 @@
 //! Memory of fetched spans, which is used again.
 //!
-//! The system clears every page of new memory when it is first used, which takes about as long as copying it. So memory
-//! comes back here when its last reader drops it. That may be a decoder, the queue of spans, or the writer of the local
-//! cache. It is never cleared again: whoever gets it writes all of it before anybody reads it.
+//! The system clears every page of new memory when it is first used, which takes about as long as
+//! copying it. So memory comes back here when its last reader drops it. That may be a decoder, the
+//! queue of spans, or the writer of the local cache. It is never cleared again: whoever gets it
+//! writes all of it before anybody reads it.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,8 @@ use hsipack_format::Result;
 
 use crate::memory;
 
-/// Lengths are rounded up to this many bytes, so that the memory of one block fits others of about its size.
+/// Lengths are rounded up to this many bytes, so that the memory of one block fits others of about
+/// its size.
 const ROUNDING: usize = 256 << 10;
 
 /// Memory that is not in use now.

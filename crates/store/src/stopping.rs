@@ -1,7 +1,8 @@
 //! Waiting that ends early when the waiting thread is no longer needed.
 //!
-//! A server may be unreachable for a minute, and reading continues afterwards. But a loader that is closed in the
-//! meantime has to end its threads at once. Here, a thread sets a condition that ends any wait for a server.
+//! A server may be unreachable for a minute, and reading continues afterwards. But a loader that is
+//! closed in the meantime has to end its threads at once. Here, a thread sets a condition that ends
+//! any wait for a server.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ thread_local! {
     static STOP: RefCell<Option<Stop>> = const { RefCell::new(None) };
 }
 
-/// Runs `work` on this thread. As soon as `stop` returns true, any wait for a server ends with an error of kind
-/// [`ErrorKind::Interrupted`].
+/// Runs `work` on this thread. As soon as `stop` returns true, any wait for a server ends with an
+/// error of kind [`ErrorKind::Interrupted`].
 pub fn until<T>(stop: Stop, work: impl FnOnce() -> T) -> T {
     /// Restores the previous condition, also after a panic.
     struct Before(Option<Stop>);

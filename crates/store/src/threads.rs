@@ -1,8 +1,8 @@
 //! Starting threads so that a refusal is an error, and thread pools for data-parallel loops.
 //!
-//! Limits on processes and threads (`ulimit -u`, `pids.max` of control groups) are common on shared machines. At such a
-//! limit, `std::thread::spawn` panics, and so does rayon if a parallel loop runs outside a pool. So parallel loops run in a
-//! [`Pool`].
+//! Limits on processes and threads (`ulimit -u`, `pids.max` of control groups) are common on shared
+//! machines. At such a limit, `std::thread::spawn` panics, and so does rayon if a parallel loop
+//! runs outside a pool. So parallel loops run in a [`Pool`].
 
 use std::io;
 use std::ops::Deref;
@@ -40,7 +40,8 @@ pub fn start<T: Send + 'static>(
     })
 }
 
-/// Starts a thread in a scope. If a thread is refused, the other threads of the scope have to end by themselves.
+/// Starts a thread in a scope. If a thread is refused, the other threads of the scope have to end
+/// by themselves.
 ///
 /// # Errors
 /// If the system refuses it.
@@ -57,8 +58,9 @@ pub fn start_scoped<'scope, T: Send + 'scope>(
     })
 }
 
-/// Threads for data-parallel loops: a rayon pool whose start may fail. When it is dropped, its threads end before `drop`
-/// returns, so that they no longer count against the system's limits when the next pool starts.
+/// Threads for data-parallel loops: a rayon pool whose start may fail. When it is dropped, its
+/// threads end before `drop` returns, so that they no longer count against the system's limits when
+/// the next pool starts.
 #[derive(Debug)]
 pub struct Pool {
     /// `None` only while the pool is being dropped.
@@ -91,15 +93,16 @@ pub fn pool(count: usize, name: &str) -> Result<Pool> {
 }
 
 impl Pool {
-    /// Gives each item, in order, to the next free thread, and returns the results in the order of the items. `state`
-    /// creates the state that a thread keeps from item to item.
+    /// Gives each item, in order, to the next free thread, and returns the results in the order of
+    /// the items. `state` creates the state that a thread keeps from item to item.
     ///
-    /// The iterator itself runs in one thread at a time. An item is taken from it only when a thread is free. So files are
-    /// read from front to back, and only few items exist at the same time.
+    /// The iterator itself runs in one thread at a time. An item is taken from it only when a
+    /// thread is free. So files are read from front to back, and only few items exist at the same
+    /// time.
     ///
     /// # Errors
-    /// The error of the first item that fails, in the order of the items, not of time. After a failure, no further items are
-    /// taken.
+    /// The error of the first item that fails, in the order of the items, not of time. After a
+    /// failure, no further items are taken.
     pub fn in_turn<I, S, T>(
         &self,
         items: I,
@@ -142,14 +145,14 @@ impl Drop for Pool {
     }
 }
 
-/// Waits until a thread of a pool has ended. Rayon passes panics of its jobs to the code that waits for the jobs, so no
-/// panic arrives here.
+/// Waits until a thread of a pool has ended. Rayon passes panics of its jobs to the code that waits
+/// for the jobs, so no panic arrives here.
 fn wait_for(thread: JoinHandle<()>) {
     let _ = thread.join();
 }
 
-/// Like [`Pool::in_turn`], in up to `count` threads that are started for it. If the system refuses them, or one is enough,
-/// the calling thread does all the work.
+/// Like [`Pool::in_turn`], in up to `count` threads that are started for it. If the system refuses
+/// them, or one is enough, the calling thread does all the work.
 ///
 /// # Errors
 /// Those of [`Pool::in_turn`].
@@ -174,10 +177,10 @@ where
     }
 }
 
-/// Starts a thread, with room for more than its stack. If a thread gets its stack, but not the small amounts that the
-/// standard library and the system library allocate for it afterwards, the whole process ends. So if the address space is
-/// short, there must be room for both, and nothing else is started until the thread runs. The thread shows that it runs by
-/// dropping the sender.
+/// Starts a thread, with room for more than its stack. If a thread gets its stack, but not the
+/// small amounts that the standard library and the system library allocate for it afterwards, the
+/// whole process ends. So if the address space is short, there must be room for both, and nothing
+/// else is started until the thread runs. The thread shows that it runs by dropping the sender.
 fn with_room<T>(start: impl FnOnce(Option<Sender<()>>) -> io::Result<T>) -> Result<T> {
     if !memory::is_short(STACK) {
         return start(None).map_err(refused);

@@ -1,8 +1,9 @@
 //! How a disk or a network link is made to seem slower.
 //!
-//! Time is booked on a virtual clock, not measured. Every read takes `bytes / rate` on that clock and waits until the real
-//! time reaches its end, so sleeping too long does not add up. While nothing is read, the virtual clock may fall behind by
-//! up to `burst` bytes: a disk with read-ahead would have fetched these meanwhile.
+//! Time is booked on a virtual clock, not measured. Every read takes `bytes / rate` on that clock
+//! and waits until the real time reaches its end, so sleeping too long does not add up. While
+//! nothing is read, the virtual clock may fall behind by up to `burst` bytes: a disk with
+//! read-ahead would have fetched these meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,19 +13,20 @@ use std::time::{Duration, Instant};
 use hsipack_format::arguments::{duration, rate};
 use serde::{Deserialize, Serialize};
 
-/// The speed of a simulated disk or network link. The feature `clap` makes it options of commands that measure reading.
+/// The speed of a simulated disk or network link. The feature `clap` makes it options of commands
+/// that measure reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(default)]
 pub struct Link {
-    /// Read at most this many stored bytes per second, such as 1000MB/s, as from a slower disk or link
-    /// [default: unlimited]
+    /// Read at most this many stored bytes per second, such as 1000MB/s, as from a slower disk or
+    /// link [default: unlimited]
     // One limit for all files and requests together.
     #[serde(rename = "rate_limit")]
     #[cfg_attr(feature = "clap", arg(long = "rate-limit", value_name = "BYTES/s", value_parser = rate, help_heading = "Reading"))]
     pub rate: Option<u64>,
-    /// Wait this long, such as 30ms, before every read of a file, or before the answer to every request for chunks
-    /// [default: no wait]
+    /// Wait this long, such as 30ms, before every read of a file, or before the answer to every
+    /// request for chunks [default: no wait]
     #[cfg_attr(feature = "clap", arg(long, value_name = "TIME", value_parser = duration, default_value = "0s", hide_default_value = true, help_heading = "Reading"))]
     pub latency: Duration,
 }

@@ -1,5 +1,5 @@
-//! A part of a file that is read as if it were a separate file: a whole file, or a member that is stored uncompressed in an
-//! archive.
+//! A part of a file that is read as if it were a separate file: a whole file, or a member that is
+//! stored uncompressed in an archive.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};

@@ -1,15 +1,16 @@
 //! Flushing a file to the disk while it is still being written, and writing in the background.
 //!
-//! The system keeps written data in memory until there are gigabytes of it, or until a program waits for the file. A
-//! program that writes a shard waits at the end of the shard. If the disk began only then, it would be idle before, and
-//! the program would be idle afterwards.
+//! The system keeps written data in memory until there are gigabytes of it, or until a program
+//! waits for the file. A program that writes a shard waits at the end of the shard. If the disk
+//! began only then, it would be idle before, and the program would be idle afterwards.
 //!
-//! A thread that copies data to the disk while others decode must not slow them down. [`in_background`] gives it the
-//! processor mostly when no other thread wants it.
+//! A thread that copies data to the disk while others decode must not slow them down.
+//! [`in_background`] gives it the processor mostly when no other thread wants it.
 
 use std::fs::File;
 
-/// The number of bytes that are written before they are flushed: enough to keep a disk busy, few enough to begin early.
+/// The number of bytes that are written before they are flushed: enough to keep a disk busy, few
+/// enough to begin early.
 const STEP: u64 = 8 << 20;
 
 /// Records how much of a file was flushed to the disk.
@@ -19,9 +20,9 @@ pub struct Writeback {
 }
 
 impl Writeback {
-    /// Call this when the first `written` bytes of `file` were written. If enough of them are new, it asks the system to
-    /// begin writing them to the disk. This is only a hint: it does not wait for the disk, and does not guarantee that
-    /// the bytes are on it.
+    /// Call this when the first `written` bytes of `file` were written. If enough of them are new,
+    /// it asks the system to begin writing them to the disk. This is only a hint: it does not wait
+    /// for the disk, and does not guarantee that the bytes are on it.
     pub fn written(&mut self, file: &File, written: u64) {
         if written - self.sent >= STEP {
             begin(file, self.sent, written - self.sent);
@@ -30,17 +31,20 @@ impl Writeback {
     }
 }
 
-/// Asks the system to begin writing the first `written` bytes of `file` to the disk. Otherwise the system writes many files
-/// at once later, with threads of its own, which have the priority of decoding threads.
+/// Asks the system to begin writing the first `written` bytes of `file` to the disk. Otherwise the
+/// system writes many files at once later, with threads of its own, which have the priority of
+/// decoding threads.
 pub(crate) fn begin_all(file: &File, written: u64) {
     begin(file, 0, written);
 }
 
-/// The niceness of threads that work in the background. Beside a thread of usual niceness on the same processor, such a
-/// thread gets about a tenth of the time. So it also makes progress if all processors are always busy.
+/// The niceness of threads that work in the background. Beside a thread of usual niceness on the
+/// same processor, such a thread gets about a tenth of the time. So it also makes progress if all
+/// processors are always busy.
 const BACKGROUND: libc::c_int = 10;
 
-/// Gives other threads precedence over the calling thread, from now on. If the system refuses, nothing changes.
+/// Gives other threads precedence over the calling thread, from now on. If the system refuses,
+/// nothing changes.
 pub(crate) fn in_background() {
     // Elsewhere, the call changes the whole process.
     #[cfg(target_os = "linux")]

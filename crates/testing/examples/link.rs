@@ -1,11 +1,13 @@
-//! A slow link in front of an HTTP server: every request arrives later, and the rate of all answers together is
-//! limited.
+//! A slow link in front of an HTTP server: every request arrives later, and the rate of all answers
+//! together is limited.
 //!
-//! Bytes pass unchanged, so that signed requests stay valid for a server that is reached under the address that this
-//! prints. Requests may have a body with a `Content-Length`. A client must send the next request after the last answer,
-//! as all clients do.
+//! Bytes pass unchanged, so that signed requests stay valid for a server that is reached under the
+//! address that this prints. Requests may have a body with a `Content-Length`. A client must send
+//! the next request after the last answer, as all clients do.
 //!
-//! `cargo run --release -p hsipack-testing --example link -- SERVER:PORT MILLISECONDS [BYTES_PER_SECOND]`
+//! ```text
+//! cargo run --release -p hsipack-testing --example link -- SERVER:PORT MILLISECONDS [BYTES_PER_SECOND]
+//! ```
 //!
 //! Prints its own `ADDRESS:PORT` and ends when its input ends.
 

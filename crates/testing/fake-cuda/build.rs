@@ -1,7 +1,8 @@
-//! Keeps the library loaded in a process that has unloaded it, because its thread and its work at exit need its code.
-//! Programs unload it if they only check for a driver.
+//! Keeps the library loaded in a process that has unloaded it, because its thread and its work at
+//! exit need its code. Programs unload it if they only check for a driver.
 //!
-//! Compiles the kernels that the stand-in can run, as C++. Without a compiler, programs cannot load them.
+//! Compiles the kernels that the stand-in can run, as C++. Without a compiler, programs cannot load
+//! them.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

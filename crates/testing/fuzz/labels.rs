@@ -17,7 +17,8 @@ pub fn names() -> CubeNames {
     CubeNames { name: "a".to_owned(), relative: "a.npy".to_owned(), path: "/d/a.npy".to_owned() }
 }
 
-/// Opens the file called `name` as a mask, and reads every row. `variable` is what stands behind the file.
+/// Opens the file called `name` as a mask, and reads every row. `variable` is what stands behind
+/// the file.
 pub fn read_mask(name: &str, variable: Option<&str>) {
     let geo = Geo { crs: None, transform: [0.0, 1.0, 0.0, 0.0, 0.0, -1.0], unit: None };
     for all_touched in [false, true] {

@@ -1,5 +1,5 @@
-//! An S3-compatible bucket in memory, for tests of writing: conditional puts, uploads in parts, lists, and any fault on
-//! demand. Signatures are not checked.
+//! An S3-compatible bucket in memory, for tests of writing: conditional puts, uploads in parts,
+//! lists, and any fault on demand. Signatures are not checked.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;

@@ -15,8 +15,8 @@ const LIBRARY: &str = "HSIPACK_FAKE_CUDA";
 /// The name of a function that the library has only if it can run kernels.
 const KERNELS: &[u8] = b"fake_cuda_runs_kernels";
 
-/// Runs programs that find the stand-in instead of the driver, and reports their faults. All programs of one `FakeCuda`
-/// share a report.
+/// Runs programs that find the stand-in instead of the driver, and reports their faults. All
+/// programs of one `FakeCuda` share a report.
 pub struct FakeCuda {
     /// Contains the library under the driver's names, and the report.
     folder: TempDir,
@@ -26,7 +26,8 @@ impl FakeCuda {
     /// The exit status of a program that had faults.
     pub const FAULTS: i32 = 86;
 
-    /// Prepares the library: the file that the variable `HSIPACK_FAKE_CUDA` names; otherwise cargo builds it.
+    /// Prepares the library: the file that the variable `HSIPACK_FAKE_CUDA` names; otherwise cargo
+    /// builds it.
     ///
     /// # Panics
     /// If the library is missing or cannot be built.
@@ -73,7 +74,8 @@ impl FakeCuda {
         library.windows(KERNELS.len()).any(|bytes| bytes == KERNELS)
     }
 
-    /// The faults of all programs so far, such as `[leak] exit: 1 event(s) not given back (process 123)`.
+    /// The faults of all programs so far, such as
+    /// `[leak] exit: 1 event(s) not given back (process 123)`.
     pub fn faults(&self) -> Vec<String> {
         let report = self.read_report();
         report.lines().filter_map(|line| line.strip_prefix("fault ")).map(str::to_owned).collect()

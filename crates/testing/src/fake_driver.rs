@@ -1,12 +1,13 @@
-//! The functions that the stand-in for the CUDA driver exports for tests, for a process that runs over it.
+//! The functions that the stand-in for the CUDA driver exports for tests, for a process that runs
+//! over it.
 
 use std::ffi::{CString, c_char};
 use std::time::Duration;
 
 use libloading::Library;
 
-/// The stand-in, in a process started by [`FakeCuda`](crate::FakeCuda). Streams and addresses are those of the driver.
-/// Calls made here order nothing: they do not count as waiting by the program.
+/// The stand-in, in a process started by [`FakeCuda`](crate::FakeCuda). Streams and addresses are
+/// those of the driver. Calls made here order nothing: they do not count as waiting by the program.
 pub struct FakeDriver(Library);
 
 impl FakeDriver {
@@ -23,7 +24,8 @@ impl FakeDriver {
         Self(library)
     }
 
-    /// Queues a consumer's work on a stream that reads device memory, which should then contain `want`.
+    /// Queues a consumer's work on a stream that reads device memory, which should then contain
+    /// `want`.
     ///
     /// # Panics
     /// As for all functions here, if the stand-in returns an error.
@@ -59,7 +61,8 @@ impl FakeDriver {
         check(finish());
     }
 
-    /// Makes the `nth` call of a driver function, counted from now and from 1, fail with the result of this number.
+    /// Makes the `nth` call of a driver function, counted from now and from 1, fail with the result
+    /// of this number.
     pub fn fail(&self, function: &str, nth: u64, result: u32) {
         let fail: extern "C" fn(*const c_char, u64, u32) -> u32 = self.function("fake_cuda_fail");
         check(fail(c_text(function).as_ptr(), nth, result));
@@ -83,7 +86,8 @@ impl FakeDriver {
         calls(c_text(function).as_ptr())
     }
 
-    /// Processor time that the program's threads spent in calls of the driver, which a measurement leaves out.
+    /// Processor time that the program's threads spent in calls of the driver, which a measurement
+    /// leaves out.
     pub fn time_in_calls(&self) -> Duration {
         let nanoseconds: extern "C" fn() -> u64 = self.function("fake_cuda_nanoseconds");
         Duration::from_nanos(nanoseconds())
@@ -104,7 +108,8 @@ impl FakeDriver {
         String::from_utf8(text).expect("faults are UTF-8")
     }
 
-    /// The function with this name; `F` must be its type in `crates/testing/fake-cuda/src/control.rs`.
+    /// The function with this name; `F` must be its type in
+    /// `crates/testing/fake-cuda/src/control.rs`.
     fn function<F: Copy>(&self, name: &str) -> F {
         // SAFETY: the functions above pass the type that it has there; the library is the stand-in, and is never
         // unloaded.

@@ -14,7 +14,8 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Lets `serve` answer each connection in its own thread. Its second argument tells whether the port was closed.
+    /// Lets `serve` answer each connection in its own thread. Its second argument tells whether the
+    /// port was closed.
     pub(crate) fn open(
         serve: impl Fn(&TcpStream, &AtomicBool) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {

@@ -1,8 +1,9 @@
-//! Shared by the tests of all crates: reporting a skipped test, and running programs over a fake CUDA driver, a web
-//! server and a bucket with faults.
+//! Shared by the tests of all crates: reporting a skipped test, and running programs over a fake
+//! CUDA driver, a web server and a bucket with faults.
 //!
-//! A Rust test either passes or fails, and the output of a passing test is not shown. So a test that cannot run here
-//! reports why with [`skipped`] before it returns, and at its end `scripts/test` lists all skipped tests.
+//! A Rust test either passes or fails, and the output of a passing test is not shown. So a test
+//! that cannot run here reports why with [`skipped`] before it returns, and at its end
+//! `scripts/test` lists all skipped tests.
 
 #![deny(missing_docs)]
 
@@ -20,7 +21,8 @@ mod fake_driver;
 mod http;
 pub mod server;
 
-/// The variable that names the file of skipped tests, one per line; if it is not set, no file is written.
+/// The variable that names the file of skipped tests, one per line; if it is not set, no file is
+/// written.
 pub const LIST: &str = "HSIPACK_SKIPPED";
 
 /// Reports that the test of the calling thread, or a part of it, is skipped, and why.

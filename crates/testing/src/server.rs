@@ -1,4 +1,5 @@
-//! A web server for tests: serves the files of a folder, by ranges, with any server fault on demand.
+//! A web server for tests: serves the files of a folder, by ranges, with any server fault on
+//! demand.
 
 use std::fs::File;
 use std::io::{self, BufReader, Write as _};

@@ -1,10 +1,11 @@
-//! Augments batches on request, for `scripts/bench/augment.py`, which compares with Kornia in one run. On the CPU it uses our
-//! own loops or, with `tensors`, libtorch's operations. On a GPU it uses kernels together with libtorch's operations or,
-//! with `tensors`, only the operations.
+//! Augments batches on request, for `scripts/bench/augment.py`, which compares with Kornia in one
+//! run. On the CPU it uses our own loops or, with `tensors`, libtorch's operations. On a GPU it
+//! uses kernels together with libtorch's operations or, with `tensors`, only the operations.
 //!
-//! Reads requests from standard input, one JSON object in each line: `ops`, `size` (samples, bands, rows, columns), `kind`
-//! (`float16`, `float32`), `masks`, `threads`, `fuse`, `cuda`, `tensors`. For each request, augments one batch with the
-//! parameters of the next epoch, and answers with the seconds it took.
+//! Reads requests from standard input, one JSON object in each line: `ops`, `size` (samples, bands,
+//! rows, columns), `kind` (`float16`, `float32`), `masks`, `threads`, `fuse`, `cuda`, `tensors`.
+//! For each request, augments one batch with the parameters of the next epoch, and answers with the
+//! seconds it took.
 
 use std::collections::HashMap;
 use std::io::{BufRead, Write};

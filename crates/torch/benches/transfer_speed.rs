@@ -1,11 +1,12 @@
 //! How fast do batches get to a GPU, and does anything wait for them?
 //!
-//! In one run: plain asynchronous copies of page-locked memory; a device loader that copies one batch again and again,
-//! which only the copy limits; a loader whose chunks are decoded in memory, and are gathered into the ring while the batch
-//! before is copied, so that both share the memory's bandwidth; augmentations alone; and augmentations together with
-//! copies. If copying and computing overlap, both together take no longer than the slower one. Then 1,000 batches are
-//! compared with their samples on the device.
-//! Without a GPU, it prints a note and does the same with fewer batches on the CPU, where nothing is copied.
+//! In one run: plain asynchronous copies of page-locked memory; a device loader that copies one
+//! batch again and again, which only the copy limits; a loader whose chunks are decoded in memory,
+//! and are gathered into the ring while the batch before is copied, so that both share the memory's
+//! bandwidth; augmentations alone; and augmentations together with copies. If copying and computing
+//! overlap, both together take no longer than the slower one. Then 1,000 batches are compared with
+//! their samples on the device. Without a GPU, it prints a note and does the same with fewer
+//! batches on the CPU, where nothing is copied.
 //!
 //! `cargo bench -p hsipack-torch --bench transfer_speed [-- DIR [CUBES [BATCHES]]]`
 

@@ -1,8 +1,10 @@
-//! libtorch for Rust programs: tensors over the memory of batches, and operations that augment them on GPUs.
+//! libtorch for Rust programs: tensors over the memory of batches, and operations that augment them
+//! on GPUs.
 //!
-//! [`Libtorch`] is a [`Library`](hsipack_augment::Library). On the CPU, [`Host`](hsipack_augment::Host) computes
-//! everything, and tensors share its memory. On a GPU, libtorch's own operations are used. The version must be libtorch
-//! 2.11.0. Python programs do not need the libtorch of this crate, because they use the torch of their process.
+//! [`Libtorch`] is a [`Library`](hsipack_augment::Library). On the CPU,
+//! [`Host`](hsipack_augment::Host) computes everything, and tensors share its memory. On a GPU,
+//! libtorch's own operations are used. The version must be libtorch 2.11.0. Python programs do not
+//! need the libtorch of this crate, because they use the torch of their process.
 //!
 //! ```
 //! use hsipack_augment::{Flip, Images, Library, Op, Pipeline, SampleKey};

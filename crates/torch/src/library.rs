@@ -72,7 +72,8 @@ impl Library for Libtorch {
     }
 }
 
-/// Whether libtorch can use a CUDA device. The linker drops libtorch's CUDA part as unused, so it is loaded here.
+/// Whether libtorch can use a CUDA device. The linker drops libtorch's CUDA part as unused, so it
+/// is loaded here.
 pub fn cuda_is_available() -> bool {
     static LOADED: OnceLock<bool> = OnceLock::new();
     let loaded = *LOADED.get_or_init(|| {

@@ -13,8 +13,8 @@ use tch::{Device, Kind, Scalar, TchError};
 use crate::shim::{self, Random, run};
 use crate::tensor::{Tensor, element_of, kind_of};
 
-/// libtorch's operations on one device. On a GPU they are queued on the calling thread's current stream, together with
-/// hsipack's kernels, which do some of the work there.
+/// libtorch's operations on one device. On a GPU they are queued on the calling thread's current
+/// stream, together with hsipack's kernels, which do some of the work there.
 #[derive(Clone)]
 pub struct Operations {
     device: Device,

@@ -69,8 +69,8 @@ pub(crate) enum Random {
     Uniform,
 }
 
-/// Fills a tensor with random numbers that depend only on `seed`, the tensor's shape and the device. The global
-/// generators are not affected.
+/// Fills a tensor with random numbers that depend only on `seed`, the tensor's shape and the
+/// device. The global generators are not affected.
 pub(crate) fn fill(tensor: &mut Tensor, random: Random, seed: u64) -> Result<()> {
     let normal = c_int::from(random == Random::Normal);
     // SAFETY: the tensor is ours alone during the call.

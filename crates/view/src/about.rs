@@ -46,7 +46,8 @@ fn stack(stack: &Stack) -> Value {
     })
 }
 
-/// The different keys and how many samples have each, the most frequent first. Samples without a key are counted, too.
+/// The different keys and how many samples have each, the most frequent first. Samples without a
+/// key are counted, too.
 fn counts<K: Serialize>(keys: &Keys<K>) -> Value {
     let mut counts: BTreeMap<Option<u32>, usize> = BTreeMap::new();
     keys.numbers().for_each(|number| *counts.entry(number).or_default() += 1);

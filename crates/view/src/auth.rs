@@ -1,8 +1,9 @@
 //! Decides which requests are accepted.
 //!
-//! The server listens only on this machine, but every page in a browser can send requests to it. Therefore an address must
-//! begin with a token that only the user's browser knows. Requests must also name this server as their host, because
-//! somebody else's host name can be made to lead here, and as their origin, if they have one.
+//! The server listens only on this machine, but every page in a browser can send requests to it.
+//! Therefore an address must begin with a token that only the user's browser knows. Requests must
+//! also name this server as their host, because somebody else's host name can be made to lead here,
+//! and as their origin, if they have one.
 
 use std::fmt::Write;
 

@@ -68,7 +68,8 @@ struct Listed {
 struct Companion {
     shape: [usize; 3],
     dtype: &'static str,
-    /// Bands to show as red, green and blue; none for a target, whose values are shown in the colours of a scale.
+    /// Bands to show as red, green and blue; none for a target, whose values are shown in the
+    /// colours of a scale.
     presets: Vec<Preset>,
     name: String,
     /// Its pixels for pixels of the cube, along each axis: 2, or 0.25.
@@ -158,7 +159,8 @@ impl Facts {
     /// The facts about a cube of `subject`; `marks` are what is conspicuous about it.
     ///
     /// # Errors
-    /// If a mask of the dataset cannot be read. A mask in files that cannot be read is skipped, and a note says so.
+    /// If a mask of the dataset cannot be read. A mask in files that cannot be read is skipped, and
+    /// a note says so.
     pub fn of(opened: &Opened, marks: Vec<Mark>, subject: &Subject) -> Result<Self> {
         let Opened { id, cube, origin, .. } = opened;
         let count = subject.len();

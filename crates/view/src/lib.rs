@@ -1,5 +1,5 @@
-//! A viewer for hyperspectral cubes and packed datasets in the browser: a page, and the server on this machine that answers
-//! its requests.
+//! A viewer for hyperspectral cubes and packed datasets in the browser: a page, and the server on
+//! this machine that answers its requests.
 //!
 //! | file | job |
 //! |---|---|
@@ -18,7 +18,8 @@
 //! | `training/` | batches of a loader, before and after augmentation |
 //! | `cube/` | values of one cube: bands, spectra, angles, masks, thumbnails |
 //!
-//! The same question gets the same answer as long as the dataset does not change. Nothing is written.
+//! The same question gets the same answer as long as the dataset does not change. Nothing is
+//! written.
 #![deny(missing_docs)]
 
 mod about;

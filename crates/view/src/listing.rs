@@ -70,7 +70,8 @@ fn keep<K>(ids: &mut Vec<usize>, keys: &Keys<K>, is_wanted: impl Fn(&K) -> bool,
     });
 }
 
-/// Sorts by a column. Samples with equal values stay in the order of their ids; samples without a value come last.
+/// Sorts by a column. Samples with equal values stay in the order of their ids; samples without a
+/// value come last.
 fn sort(subject: &Subject, ids: &mut [usize], column: &str) -> Result<()> {
     let samples = match subject.what() {
         What::Dataset(dataset) => dataset.samples(),

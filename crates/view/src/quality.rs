@@ -1,7 +1,8 @@
-//! Conspicuous properties of a sample: missing values, saturation, spectra unlike those of its class, damage.
+//! Conspicuous properties of a sample: missing values, saturation, spectra unlike those of its
+//! class, damage.
 //!
-//! The dataset itself counts missing values. Everything else is found when a sample is shown, so nothing is read only for
-//! the marks.
+//! The dataset itself counts missing values. Everything else is found when a sample is shown, so
+//! nothing is read only for the marks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -54,14 +55,17 @@ struct Usual {
     spread: f64,
 }
 
-/// Maximum number of values of mean spectra to keep: 32 MB. Samples that are shown later are not compared.
+/// Maximum number of values of mean spectra to keep: 32 MB. Samples that are shown later are not
+/// compared.
 const MAX_VALUES: usize = 8_000_000;
 /// A class must have this many shown samples before one of them can be an outlier.
 const MIN_SAMPLES: usize = 8;
-/// An outlier's distance from the mean of its class exceeds the median distance by this many median deviations. If distances
-/// were normally distributed, that would be more than five standard deviations.
+/// An outlier's distance from the mean of its class exceeds the median distance by this many median
+/// deviations. If distances were normally distributed, that would be more than five standard
+/// deviations.
 const OUTLIER_DEVIATIONS: f64 = 8.0;
-/// From this share of pixels at the greatest value on, a sample counts as saturated: such a share is not chance.
+/// From this share of pixels at the greatest value on, a sample counts as saturated: such a share
+/// is not chance.
 const SATURATED: f32 = 0.01;
 
 impl QualityLog {
@@ -131,7 +135,8 @@ impl QualityLog {
 }
 
 impl Members {
-    /// The distance of the spectrum of `id` from the mean of all, divided by the usual distance; `None` if it is not far.
+    /// The distance of the spectrum of `id` from the mean of all, divided by the usual distance;
+    /// `None` if it is not far.
     fn outlying(&mut self, id: usize) -> Option<f64> {
         let spectrum = self.spectra.get(&id)?;
         if self.spectra.len() < MIN_SAMPLES {
@@ -163,7 +168,8 @@ impl Usual {
         usual
     }
 
-    /// The distance of a spectrum from the mean. Bands in which some sample has no value are skipped.
+    /// The distance of a spectrum from the mean. Bands in which some sample has no value are
+    /// skipped.
     fn distance_of(&self, spectrum: &[f32]) -> f64 {
         let differences = spectrum.iter().zip(&self.mean);
         let differences = differences.map(|(value, mean)| f64::from(*value) - mean);

@@ -52,7 +52,8 @@ impl Query {
         }
     }
 
-    /// The part of the image that `rows` and `columns` name. An axis that is not named is taken as a whole.
+    /// The part of the image that `rows` and `columns` name. An axis that is not named is taken as
+    /// a whole.
     ///
     /// # Errors
     /// If they are not ranges within the image.

@@ -102,7 +102,8 @@ impl Routes {
         self.opened(id, None, answer)
     }
 
-    /// Calls `answer` with the cube of number `id`, or with its target or further image that `array` in the query names.
+    /// Calls `answer` with the cube of number `id`, or with its target or further image that
+    /// `array` in the query names.
     fn of_array(
         &self,
         id: &str,

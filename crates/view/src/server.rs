@@ -26,14 +26,14 @@ use crate::workers::Workers;
 pub struct Options {
     /// The port of this machine; 0 for any free port.
     pub port: u16,
-    /// How long the server continues after the last request of the page; forever if `None`. It does not end before a page
-    /// was opened.
+    /// How long the server continues after the last request of the page; forever if `None`. It does
+    /// not end before a page was opened.
     pub linger: Option<Duration>,
 }
 
 impl Options {
-    /// The default for `linger`. Pages send a request every ten seconds, but browsers limit pages in the background to one
-    /// per minute.
+    /// The default for `linger`. Pages send a request every ten seconds, but browsers limit pages
+    /// in the background to one per minute.
     pub const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
 }
 
@@ -64,7 +64,8 @@ pub struct View {
 #[derive(Debug)]
 struct Shared {
     stop: Notify,
-    /// When the last request of the page came, in milliseconds since the start, plus 1; 0 if there was none.
+    /// When the last request of the page came, in milliseconds since the start, plus 1; 0 if there
+    /// was none.
     heard: AtomicU64,
     began: Instant,
 }
@@ -122,7 +123,8 @@ impl View {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends the server. Answers that are under way are still sent if they are ready within a moment.
+    /// Ends the server. Answers that are under way are still sent if they are ready within a
+    /// moment.
     pub fn stop(&self) {
         self.shared.stop.notify_one();
     }
@@ -239,7 +241,8 @@ async fn answer_to(answering: &Answering, request: &Parts) -> Answer {
     answering.workers.answer(move || routes.answer(&path, &query)).await
 }
 
-/// Resources that pages may load (none from elsewhere), and sites that may embed them (notebooks on this machine).
+/// Resources that pages may load (none from elsewhere), and sites that may embed them (notebooks on
+/// this machine).
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'self' http://localhost:* http://127.0.0.1:* https://localhost:* vscode-webview:";

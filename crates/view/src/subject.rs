@@ -55,8 +55,9 @@ impl std::fmt::Debug for Subject {
 }
 
 impl Subject {
-    /// Opens what `path` names: the folder or URL of a dataset, a cube as `file` or `file::variable`, or a folder or glob of
-    /// cubes. `axes` is the order of an array's axes, if the user gives it.
+    /// Opens what `path` names: the folder or URL of a dataset, a cube as `file` or
+    /// `file::variable`, or a folder or glob of cubes. `axes` is the order of an array's axes, if
+    /// the user gives it.
     ///
     /// # Errors
     /// If it is none of these, or cannot be opened.
@@ -99,8 +100,8 @@ impl Subject {
         })
     }
 
-    /// Adds masks in files to those of the dataset, such as predictions or labels of other people. Patterns are those of
-    /// `convert`, relative to the cube, or to the source of a sample.
+    /// Adds masks in files to those of the dataset, such as predictions or labels of other people.
+    /// Patterns are those of `convert`, relative to the cube, or to the source of a sample.
     ///
     /// # Errors
     /// If two of these masks have the same name, or one has the name of a mask of the dataset.
@@ -200,7 +201,8 @@ impl Subject {
         self.len() == 0
     }
 
-    /// Calls `look` with cube `id`, opened; or, if `array` is given, with the target or further image of that name beside it.
+    /// Calls `look` with cube `id`, opened; or, if `array` is given, with the target or further
+    /// image of that name beside it.
     ///
     /// # Errors
     /// If there is no such cube or array, or it cannot be opened, and the errors of `look`.

@@ -1,5 +1,5 @@
-//! A library whose tensors have a shape, an element type and an address, but no memory: its operations compute shapes, and
-//! are counted.
+//! A library whose tensors have a shape, an element type and an address, but no memory: its
+//! operations compute shapes, and are counted.
 
 use std::ffi::c_void;
 use std::rc::Rc;

@@ -1,14 +1,15 @@
 //! How long does the host work for one augmented batch on a GPU?
 //!
-//! Batches are 9×9 patches of 103 bands, as for pixel classification. Draws parameters, merges augmentations, and prepares
-//! everything that the device needs, as `Library::augment` does. The tensors have shapes and addresses but no memory
-//! ([`inert`]), and kernels are only counted, so the time is that of our own code: neither the device nor the calls of a
-//! library are in it. Needs no GPU.
+//! Batches are 9×9 patches of 103 bands, as for pixel classification. Draws parameters, merges
+//! augmentations, and prepares everything that the device needs, as `Library::augment` does. The
+//! tensors have shapes and addresses but no memory ([`inert`]), and kernels are only counted, so
+//! the time is that of our own code: neither the device nor the calls of a library are in it. Needs
+//! no GPU.
 //!
 //! usage: cargo bench -p hsipack-augment --bench host_time [-- NAME]
 //!
-//! Prints, for each augmentation and number of samples: the median time, the fastest time, allocations, kernels, operations
-//! of the library, and uploaded bytes, all per batch.
+//! Prints, for each augmentation and number of samples: the median time, the fastest time,
+//! allocations, kernels, operations of the library, and uploaded bytes, all per batch.
 
 mod allocations;
 mod inert;

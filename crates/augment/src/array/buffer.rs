@@ -1,7 +1,8 @@
 //! Host memory for arrays that are made here; it is kept for the next batch.
 //!
-//! If large results were freed when they are dropped, every batch would pay for their page faults again, which takes
-//! about as long as copying them. So a pool keeps the memory of dropped buffers and reuses it.
+//! If large results were freed when they are dropped, every batch would pay for their page faults
+//! again, which takes about as long as copying them. So a pool keeps the memory of dropped buffers
+//! and reuses it.
 
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 
@@ -19,7 +20,8 @@ const MAX_IN_ALL: usize = 4 * MAX_PER_SIZE;
 /// Size in bytes from which page faults matter, and a buffer is a block of its own.
 const LARGE: usize = 8 << 20;
 
-/// Unit of small allocations, so that memory is aligned for every element type and for vector instructions.
+/// Unit of small allocations, so that memory is aligned for every element type and for vector
+/// instructions.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);
@@ -181,13 +183,14 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// A pool that keeps at most one buffer: the next array needs the memory of the one that was just dropped.
+    /// A pool that keeps at most one buffer: the next array needs the memory of the one that was
+    /// just dropped.
     pub fn of_one() -> Self {
         Self { most: [1, 1], ..Self::default() }
     }
 
-    /// A buffer of this size with undefined contents. Its memory returns to this pool when the last array over it is
-    /// dropped.
+    /// A buffer of this size with undefined contents. Its memory returns to this pool when the last
+    /// array over it is dropped.
     ///
     /// # Errors
     /// If the system refuses the memory.

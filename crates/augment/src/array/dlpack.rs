@@ -69,7 +69,8 @@ unsafe impl Send for DlPack {}
 unsafe impl Sync for DlPack {}
 
 impl DlPack {
-    /// Shares the memory of an array. Before using it on a device, [lend](Memory::lend) the memory to a stream.
+    /// Shares the memory of an array. Before using it on a device, [lend](Memory::lend) the memory
+    /// to a stream.
     pub fn of(array: &Array) -> Self {
         unsafe extern "C" fn delete(managed: *mut Managed) {
             // SAFETY: `of` made the context with `Box::into_raw`, and DLPack calls this once.
@@ -110,7 +111,8 @@ impl DlPack {
         Self(managed)
     }
 
-    /// A pointer to the `DLManagedTensor`, for code that takes ownership and finally calls its `deleter`.
+    /// A pointer to the `DLManagedTensor`, for code that takes ownership and finally calls its
+    /// `deleter`.
     pub fn into_raw(self) -> NonNull<c_void> {
         let managed = self.0.cast();
         std::mem::forget(self);
@@ -120,7 +122,8 @@ impl DlPack {
     /// Takes ownership of a `DLManagedTensor`.
     ///
     /// # Safety
-    /// It must be valid, nobody else may free it, and its `deleter` must be safe to call in any thread.
+    /// It must be valid, nobody else may free it, and its `deleter` must be safe to call in any
+    /// thread.
     pub unsafe fn from_raw(managed: NonNull<c_void>) -> Self {
         Self(managed.cast())
     }
@@ -130,14 +133,15 @@ impl DlPack {
         unsafe { &self.0.as_ref().tensor }
     }
 
-    /// The array; it shares the memory of the exporter. Memory of a device is used as it is: the exporter has already
-    /// ordered its work before that of the intended stream.
+    /// The array; it shares the memory of the exporter. Memory of a device is used as it is: the
+    /// exporter has already ordered its work before that of the intended stream.
     ///
     /// # Errors
     /// If the device or the element type is not supported.
     ///
     /// # Safety
-    /// Nobody may write to the memory while the array, or another one that shares its memory, is alive.
+    /// Nobody may write to the memory while the array, or another one that shares its memory, is
+    /// alive.
     pub unsafe fn into_array(self) -> Result<Array> {
         let tensor = self.tensor();
         let device = match tensor.device.kind {

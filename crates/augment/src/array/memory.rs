@@ -9,10 +9,10 @@ use super::device::Device;
 /// Memory behind arrays.
 ///
 /// # Safety
-/// The `bytes()` bytes at `start()` must be readable (by the host for [`Device::Cpu`], otherwise by that device) and
-/// must not move as long as the value lives, even if the value itself is moved. Nobody may write to them in that time,
-/// unless whoever causes the write promises that nobody reads them
-/// ([`Images::overwriting`](crate::Images::overwriting)).
+/// The `bytes()` bytes at `start()` must be readable (by the host for [`Device::Cpu`], otherwise by
+/// that device) and must not move as long as the value lives, even if the value itself is moved.
+/// Nobody may write to them in that time, unless whoever causes the write promises that nobody
+/// reads them ([`Images::overwriting`](crate::Images::overwriting)).
 pub unsafe trait Memory: Send + Sync {
     /// The device on which it is.
     fn device(&self) -> Device;
@@ -23,9 +23,9 @@ pub unsafe trait Memory: Send + Sync {
     /// Its length in bytes.
     fn bytes(&self) -> usize;
 
-    /// Announces that work queued on `stream` from now on uses the memory. That work then waits until the contents of
-    /// the memory have arrived. When the memory is released, it is not reused before the work queued on the stream by
-    /// then is done. Host memory needs no waiting.
+    /// Announces that work queued on `stream` from now on uses the memory. That work then waits
+    /// until the contents of the memory have arrived. When the memory is released, it is not reused
+    /// before the work queued on the stream by then is done. Host memory needs no waiting.
     ///
     /// # Errors
     /// If the device reports an error.
@@ -40,7 +40,8 @@ pub unsafe trait Memory: Send + Sync {
 pub struct Stream(usize);
 
 impl Stream {
-    /// The default stream of a device. It waits for other streams, and they wait for it (`CU_STREAM_LEGACY`).
+    /// The default stream of a device. It waits for other streams, and they wait for it
+    /// (`CU_STREAM_LEGACY`).
     pub const LEGACY: Self = Self(1);
     /// The calling thread's default stream (`CU_STREAM_PER_THREAD`).
     pub const PER_THREAD: Self = Self(2);
@@ -50,8 +51,8 @@ impl Stream {
         if handle.is_null() { Self::LEGACY } else { Self(handle as usize) }
     }
 
-    /// The stream that a consumer names in `__dlpack__(stream=…)`: no number means the default stream, and -1 means
-    /// that no synchronisation is needed.
+    /// The stream that a consumer names in `__dlpack__(stream=…)`: no number means the default
+    /// stream, and -1 means that no synchronisation is needed.
     pub fn of_dlpack(number: Option<i64>) -> Option<Self> {
         match number {
             None | Some(0 | 1) => Some(Self::LEGACY),

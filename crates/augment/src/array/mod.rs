@@ -59,8 +59,8 @@ impl ElementType {
         matches!(self, Self::F16 | Self::BF16 | Self::F32 | Self::F64)
     }
 
-    /// The range of whole numbers in which every whole number is a value of this type; `None` for unsigned 64-bit
-    /// integers, whose maximum does not fit into `i64`.
+    /// The range of whole numbers in which every whole number is a value of this type; `None` for
+    /// unsigned 64-bit integers, whose maximum does not fit into `i64`.
     pub const fn whole_numbers(self) -> Option<(i64, i64)> {
         Some(match self {
             Self::Bool => (0, 1),
@@ -90,7 +90,8 @@ impl ElementType {
         }
     }
 
-    /// The number, or the [`greatest`](Self::greatest) of its sign if it is finite and too large for this type.
+    /// The number, or the [`greatest`](Self::greatest) of its sign if it is finite and too large
+    /// for this type.
     pub const fn bounded(self, number: f64) -> f64 {
         let most = self.greatest();
         if number.is_finite() { number.clamp(-most, most) } else { number }
@@ -104,7 +105,8 @@ impl ElementType {
         }
     }
 
-    /// The signed type of the same size: the type that libraries without unsigned types use for the same bits.
+    /// The signed type of the same size: the type that libraries without unsigned types use for the
+    /// same bits.
     pub const fn signed(self) -> Self {
         match self {
             Self::U16 => Self::I16,
@@ -354,7 +356,8 @@ impl fmt::Debug for Array {
     }
 }
 
-/// How many elements an array spans before its first element, and from it on; both are 0 if it has no elements.
+/// How many elements an array spans before its first element, and from it on; both are 0 if it has
+/// no elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
     /// Before the first element, if strides are negative.
@@ -364,7 +367,8 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// The reach for a shape and its strides in elements; values too large for `usize` are limited to its maximum.
+    /// The reach for a shape and its strides in elements; values too large for `usize` are limited
+    /// to its maximum.
     pub fn of(shape: &[usize], strides: &[isize]) -> Self {
         if shape.contains(&0) {
             return Self { before: 0, after: 0 };

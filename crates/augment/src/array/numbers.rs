@@ -38,8 +38,8 @@ impl IntoIterator for ElementBytes {
     }
 }
 
-/// The bytes of one element: `number` for floating-point types, otherwise `whole`, truncated to the element's width.
-/// Finite numbers stay finite.
+/// The bytes of one element: `number` for floating-point types, otherwise `whole`, truncated to the
+/// element's width. Finite numbers stay finite.
 #[inline]
 pub(crate) fn bytes_of(number: f64, whole: i64, element: ElementType) -> ElementBytes {
     let number = element.bounded(number);
@@ -57,8 +57,8 @@ pub(crate) fn bytes_of(number: f64, whole: i64, element: ElementType) -> Element
 }
 
 impl Array {
-    /// A contiguous array of these numbers in host memory, with the given element type. Finite numbers that are too large
-    /// for it become its largest finite value.
+    /// A contiguous array of these numbers in host memory, with the given element type. Finite
+    /// numbers that are too large for it become its largest finite value.
     ///
     /// # Errors
     /// If the shape has more elements, or there is no memory.
@@ -74,8 +74,8 @@ impl Array {
         Self::of_elements(numbers.iter().map(|number| (*number as f64, *number)), shape, element)
     }
 
-    /// Numbers as floating-point and as whole numbers. Their bytes are written to their places at once, because a batch on
-    /// a device may need hundreds of thousands.
+    /// Numbers as floating-point and as whole numbers. Their bytes are written to their places at
+    /// once, because a batch on a device may need hundreds of thousands.
     fn of_elements(
         numbers: impl ExactSizeIterator<Item = (f64, i64)>,
         shape: &[usize],

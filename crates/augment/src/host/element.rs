@@ -1,8 +1,9 @@
-//! Arithmetic on runs of values. float16 and bfloat16 are computed in float32, float64 in float64; each result is
-//! rounded once.
+//! Arithmetic on runs of values. float16 and bfloat16 are computed in float32, float64 in float64;
+//! each result is rounded once.
 //!
-//! Finite values stay finite: results that are too large for their type become its largest finite value. Infinite results
-//! stay only if they are computed from infinite values ([`Wide::settled`], [`settle`]).
+//! Finite values stay finite: results that are too large for their type become its largest finite
+//! value. Infinite results stay only if they are computed from infinite values ([`Wide::settled`],
+//! [`settle`]).
 
 use bytemuck::Pod;
 use half::slice::HalfFloatSliceExt;
@@ -48,7 +49,8 @@ pub(super) fn any_infinite<W: Wide>(numbers: &[W]) -> bool {
     !W::magnitude(numbers).is_finite() && numbers.iter().any(|number| number.abs() == W::INFINITY)
 }
 
-/// Replaces infinite sums by the largest finite value where all values that they are made of are finite. This is rare.
+/// Replaces infinite sums by the largest finite value where all values that they are made of are
+/// finite. This is rare.
 pub(super) fn settle<W: Wide>(sums: &mut [W], finite: impl Fn(usize) -> bool) {
     if any_infinite(sums) {
         for (index, sum) in sums.iter_mut().enumerate() {
@@ -66,8 +68,8 @@ pub(super) trait Element: Pod + Send + Sync {
 
     /// The largest finite value.
     const LARGEST: Self::Wide;
-    /// Whether it is stored in another type than it is computed in. Then weighted means of finite values cannot overflow:
-    /// they exceed the largest of them by less than what is rounded away.
+    /// Whether it is stored in another type than it is computed in. Then weighted means of finite
+    /// values cannot overflow: they exceed the largest of them by less than what is rounded away.
     const NARROWER: bool;
 
     /// Converts a stored value to a number.
@@ -125,8 +127,8 @@ pub(super) trait Element: Pod + Send + Sync {
         }
     }
 
-    /// values = (values - shift)·factor + summand. If a factor is 0, the result is the summand, whatever the value. No
-    /// result is too large.
+    /// values = (values - shift)·factor + summand. If a factor is 0, the result is the summand,
+    /// whatever the value. No result is too large.
     fn affine(
         values: &mut [Self],
         shift: &[Self::Wide],
@@ -159,8 +161,8 @@ fn affine<W: Wide>(value: W, shift: W, factor: W, summand: W) -> W {
     if factor == W::ZERO { summand } else { (value - shift).mul_add(factor, summand) }
 }
 
-/// Converts numbers to another type, with a single rounding if the widths allow it. Numbers that are too large become
-/// infinite: they were not computed, but stored.
+/// Converts numbers to another type, with a single rounding if the widths allow it. Numbers that
+/// are too large become infinite: they were not computed, but stored.
 pub(super) fn cast<W: Wide, T: Element>(out: &mut [T], values: &[W]) {
     if let Ok(values) = bytemuck::try_cast_slice::<W, T::Wide>(values)
         && size_of::<W>() == size_of::<T::Wide>()

@@ -1,5 +1,5 @@
-//! Our own loops over host memory. Each pass reads and writes every value once, computes in float32 (float64 for
-//! float64) and rounds once.
+//! Our own loops over host memory. Each pass reads and writes every value once, computes in float32
+//! (float64 for float64) and rounds once.
 //!
 //! | file | part |
 //! |---|---|
@@ -47,8 +47,8 @@ use workers::Workers;
 
 /// Augments arrays in host memory.
 ///
-/// Results are the same bit for bit, whatever the number of threads and the other samples in the batch. The memory of
-/// dropped results is reused. Clones share threads and memory.
+/// Results are the same bit for bit, whatever the number of threads and the other samples in the
+/// batch. The memory of dropped results is reused. Clones share threads and memory.
 #[derive(Clone, Debug)]
 pub struct Host {
     workers: Arc<Workers>,
@@ -132,7 +132,8 @@ impl BatchArray<Array> {
         Ok(())
     }
 
-    /// The bytes, for writing: of the array itself if it may be changed, otherwise of a copy that replaces it.
+    /// The bytes, for writing: of the array itself if it may be changed, otherwise of a copy that
+    /// replaces it.
     fn bytes_mut(&mut self, host: &Host) -> Result<&mut [u8]> {
         if !self.ours {
             let from = self.bytes();
@@ -149,8 +150,9 @@ impl BatchArray<Array> {
         Ok(unsafe { std::slice::from_raw_parts_mut(self.array.address(), len) })
     }
 
-    /// Runs `work(sample, number, piece)` in place on the pieces of every sample that `which` selects. Each piece has
-    /// `piece` elements, except the last one of a sample. If the array may not be changed, it is copied on the way.
+    /// Runs `work(sample, number, piece)` in place on the pieces of every sample that `which`
+    /// selects. Each piece has `piece` elements, except the last one of a sample. If the array may
+    /// not be changed, it is copied on the way.
     fn each<T: Element>(
         &mut self,
         host: &Host,
@@ -182,7 +184,8 @@ impl BatchArray<Array> {
     }
 }
 
-/// The noise (2, rows, columns) from which an elastic field is smoothed, in [-1, 1): along x, along y.
+/// The noise (2, rows, columns) from which an elastic field is smoothed, in
+/// [-1, 1): along x, along y.
 #[doc(hidden)]
 pub fn elastic_noise(seed: u64, [rows, columns]: [usize; 2]) -> Vec<f32> {
     let mut noise = vec![0.0; 2 * rows * columns];

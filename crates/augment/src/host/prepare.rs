@@ -10,8 +10,8 @@ use super::workers::Workers;
 use crate::array::ElementType;
 use crate::prepare::{ImageConversion, LabelConversion, Normalized, Validity};
 
-/// Fills an image (samples, rows, columns, bands), with `pixels` pixels per sample, from stored data of the same
-/// layout.
+/// Fills an image (samples, rows, columns, bands), with `pixels` pixels per sample, from stored
+/// data of the same layout.
 pub(super) fn image<T: Element, U: Element>(
     workers: &Workers,
     from: &[T],
@@ -57,8 +57,8 @@ fn prepared<W: Wide>(values: &mut [W], sample: usize, bands: usize, recipe: &Ima
     }
 }
 
-/// Fills the mask `into` (samples, rows, columns), with `pixels` pixels per sample: 1 if the values of a pixel are finite in
-/// all bands that count, otherwise 0.
+/// Fills the mask `into` (samples, rows, columns), with `pixels` pixels per sample: 1 if the values
+/// of a pixel are finite in all bands that count, otherwise 0.
 pub(super) fn valid<T: Element>(
     workers: &Workers,
     from: &[T],
@@ -86,7 +86,8 @@ pub(super) fn valid<T: Element>(
 /// Number of pixels whose labels a thread processes at a time.
 const LABELS: usize = 1 << 12;
 
-/// Fills the mask `into` from stored data with one element per pixel; the recipe says which elements each pixel gets.
+/// Fills the mask `into` from stored data with one element per pixel; the recipe says which
+/// elements each pixel gets.
 pub(super) fn mask(
     workers: &Workers,
     from: &[u8],

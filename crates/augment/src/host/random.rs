@@ -1,13 +1,13 @@
 //! Random numbers for every value of an image: fast, and the same on every processor.
 //!
-//! The numbers come from SplitMix64's stream for a seed: uniform ones from its upper bits, normal ones in pairs by the
-//! formula of Box and Muller. Logarithm, sine and cosine are polynomials (as in Cephes, accurate to 1e-7), computed for
-//! several pairs at once.
+//! The numbers come from SplitMix64's stream for a seed: uniform ones from its upper bits, normal
+//! ones in pairs by the formula of Box and Muller. Logarithm, sine and cosine are polynomials (as
+//! in Cephes, accurate to 1e-7), computed for several pairs at once.
 
 use hsipack_format::random::{Random, fold};
 
-/// Number of values from one stream. Longer runs are cut into pieces with their own seeds, so that threads can share
-/// them.
+/// Number of values from one stream. Longer runs are cut into pieces with their own seeds, so that
+/// threads can share them.
 pub(super) const PIECE: usize = 1 << 16;
 /// Number of pairs computed at once.
 const BLOCK: usize = 64;

@@ -5,7 +5,8 @@ use hsipack_format::{Error, Result};
 use crate::array::ElementType;
 use crate::operation::{Cut, Rectangle, Transplanting};
 
-/// The byte ranges of a rectangle's rows in one sample, for bytes of (samples, rows, columns, pixels of this size).
+/// The byte ranges of a rectangle's rows in one sample, for bytes of (samples, rows, columns,
+/// pixels of this size).
 pub(super) fn lines(
     rectangle: Rectangle,
     sample: usize,

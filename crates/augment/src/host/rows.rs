@@ -15,7 +15,8 @@ pub(super) enum Around {
     Zeros,
 }
 
-/// Blurs one sample (rows, columns, values) with these weights along rows (down) and columns (across).
+/// Blurs one sample (rows, columns, values) with these weights along rows (down) and columns
+/// (across).
 pub(super) fn blur<T: Element>(
     workers: &Workers,
     from: &[T],

@@ -1,4 +1,5 @@
-//! Loops over the spectra of pixels. Each processes a piece of one sample, made of whole pixels, in place.
+//! Loops over the spectra of pixels. Each processes a piece of one sample, made of whole pixels, in
+//! place.
 
 use hsipack_format::SpectralNorm;
 use hsipack_format::spectral_response::SpectralResponse;
@@ -67,7 +68,8 @@ pub(super) struct Map<W> {
     reach: Vec<Reach>,
     /// Added after the map; one number per band.
     offset: Vec<W>,
-    /// The sum of the absolute values of the numbers for each output band, of which this is the largest, and of offsets.
+    /// The sum of the absolute values of the numbers for each output band, of which this is the
+    /// largest, and of offsets.
     most: [f64; 2],
 }
 
@@ -167,7 +169,8 @@ impl<W: Wide> Map<W> {
         }
     }
 
-    /// Computes sums that overflowed again, without overflow on the way, if all values in them are finite.
+    /// Computes sums that overflowed again, without overflow on the way, if all values in them are
+    /// finite.
     fn settle(&self, spectrum: &[W], sums: &mut [W]) {
         if W::magnitude(sums).is_finite() {
             return;

@@ -72,7 +72,8 @@ pub(super) fn moved_whole(
     });
 }
 
-/// Fills every row of every sample of the result; `sample` fills the rows of samples that are resampled.
+/// Fills every row of every sample of the result; `sample` fills the rows of samples that are
+/// resampled.
 fn each_row<T: Copy + Send + Sync>(
     workers: &Workers,
     plan: WarpArguments<'_>,
@@ -177,8 +178,8 @@ fn reflected(p: f64, size: usize, align_corners: bool) -> f64 {
     inside.max(0.0).min(last)
 }
 
-/// Positions this close to the centre of a pixel are at its centre. Maps are rounded, and would otherwise give its
-/// neighbours weights of 1e-16.
+/// Positions this close to the centre of a pixel are at its centre. Maps are rounded, and would
+/// otherwise give its neighbours weights of 1e-16.
 const CENTRE_TOLERANCE: f64 = 1.0 / (1u64 << 32) as f64;
 
 /// The pixel at or before a position, and how far the position is from it: from 0 to less than 1.
@@ -212,7 +213,8 @@ impl Taps {
     }
 }
 
-/// Interpolates a pixel between up to four others. Those with a weight of 0 are not read, because 0·NaN is NaN.
+/// Interpolates a pixel between up to four others. Those with a weight of 0 are not read, because
+/// 0·NaN is NaN.
 fn blend<T: Element>(
     from: &[T],
     plan: WarpArguments<'_>,

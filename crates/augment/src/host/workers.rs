@@ -11,8 +11,8 @@ use rayon::slice::ParallelSliceMut;
 #[derive(Debug)]
 pub(super) struct Workers {
     count: usize,
-    /// Unusable in a forked process, which does not have its parent's threads; `None` if the system cannot start
-    /// threads.
+    /// Unusable in a forked process, which does not have its parent's threads; `None` if the system
+    /// cannot start threads.
     pool: OnceLock<OfProcess<Option<threads::Pool>>>,
     /// The workers of a forked process.
     child: OnceLock<Arc<Workers>>,
@@ -40,7 +40,8 @@ impl Workers {
         }
     }
 
-    /// Runs `work(number, piece)` for every piece of `out`. All pieces have the same length, except the last one.
+    /// Runs `work(number, piece)` for every piece of `out`. All pieces have the same length, except
+    /// the last one.
     pub(super) fn each<T: Send>(
         &self,
         out: &mut [T],
@@ -64,8 +65,8 @@ impl Workers {
         }
     }
 
-    /// Runs `work(sample, number, piece)` for the pieces of every sample. All pieces of a sample have the same length,
-    /// except its last one.
+    /// Runs `work(sample, number, piece)` for the pieces of every sample. All pieces of a sample
+    /// have the same length, except its last one.
     pub(super) fn each_of<T: Send>(
         &self,
         out: &mut [T],

@@ -8,7 +8,8 @@ pub const THREADS: usize = 256;
 pub const SAMPLES: usize = 48;
 /// Maximum number of samples of a [`Draw`].
 pub const DRAWN: usize = 128;
-/// Pairs of normal numbers that are drawn together: the numbers of a pair belong to values that are as many apart.
+/// Pairs of normal numbers that are drawn together: the numbers of a pair belong to values that are
+/// as many apart.
 pub const PAIRS: usize = 64;
 /// Bytes of the widest vector.
 pub const WIDEST: usize = 16;
@@ -92,7 +93,8 @@ pub struct Blur {
     pub zeros: i32,
 }
 
-/// Copies or fills rectangles. Their numbers, [`Rectangles::NUMBERS`] each, are the kernel's last argument.
+/// Copies or fills rectangles. Their numbers, [`Rectangles::NUMBERS`] each, are the kernel's last
+/// argument.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Rectangles {
@@ -105,8 +107,8 @@ pub struct Rectangles {
 }
 
 impl Rectangles {
-    /// Numbers of a rectangle: its sample, first row and column, rows and columns, and the source: a sample, row and column, or
-    /// the place of a spectrum.
+    /// Numbers of a rectangle: its sample, first row and column, rows and columns, and the source:
+    /// a sample, row and column, or the place of a spectrum.
     pub const NUMBERS: usize = 8;
     /// Maximum number of rectangles of a call.
     pub const MAX_PER_CALL: usize = 1 << 15;

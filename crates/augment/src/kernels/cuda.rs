@@ -1,4 +1,5 @@
-//! Runs kernels with the CUDA driver, in the device's primary context, which torch and other libraries use as well.
+//! Runs kernels with the CUDA driver, in the device's primary context, which torch and other
+//! libraries use as well.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_int, c_uint, c_void};
@@ -34,12 +35,12 @@ unsafe impl Sync for Loaded {}
 type ByDevice = HashMap<usize, Result<Arc<Loaded>, String>>;
 static LOADED: Mutex<Option<ByDevice>> = Mutex::new(None);
 
-/// The kernels on CUDA device `number`. The first call for a device lets the driver compile them, unless the driver
-/// cached them in an earlier process.
+/// The kernels on CUDA device `number`. The first call for a device lets the driver compile them,
+/// unless the driver cached them in an earlier process.
 ///
 /// # Errors
-/// If the driver cannot load them, or `HSIPACK_KERNELS=0` turns them off. Every call for a device returns the same
-/// result.
+/// If the driver cannot load them, or `HSIPACK_KERNELS=0` turns them off. Every call for a device
+/// returns the same result.
 pub fn of_device(number: usize) -> Result<Arc<dyn Launcher>> {
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let loaded = loaded.get_or_insert_default().entry(number);

@@ -10,14 +10,15 @@ use crate::array::Stream;
 
 /// Runs kernels: the CUDA driver, or in tests loops over the same source compiled as C++.
 pub trait Launcher: Send + Sync {
-    /// Queues a kernel of `kernels.cu` on a stream, for a grid with this many blocks along its two axes.
+    /// Queues a kernel of `kernels.cu` on a stream, for a grid with this many blocks along its two
+    /// axes.
     ///
     /// # Errors
     /// If there is no such kernel, or it cannot be queued.
     ///
     /// # Safety
-    /// `arguments` must point to the arguments of the kernel, and the memory that they refer to must stay valid until
-    /// the stream has finished the kernel.
+    /// `arguments` must point to the arguments of the kernel, and the memory that they refer to
+    /// must stay valid until the stream has finished the kernel.
     unsafe fn launch(
         &self,
         kernel: &str,
@@ -37,8 +38,8 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// Queues a kernel. `arguments` is its first argument; the others are three addresses on the device, the third of
-    /// which may be 0.
+    /// Queues a kernel. `arguments` is its first argument; the others are three addresses on the
+    /// device, the third of which may be 0.
     ///
     /// # Safety
     /// As [`Launcher::launch`].

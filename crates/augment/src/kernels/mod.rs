@@ -1,9 +1,10 @@
-//! Kernels for NVIDIA GPUs. In one pass over memory, they do work for which a library needs many operations: moving
-//! pixels, applying factors and summands to bands, blurring, drawing noise.
+//! Kernels for NVIDIA GPUs. In one pass over memory, they do work for which a library needs many
+//! operations: moving pixels, applying factors and summands to bands, blurring, drawing noise.
 //!
-//! `scripts/dev/make_kernels.py` compiles them to PTX, and the driver compiles this for its GPU. If a driver cannot load them,
-//! or if `HSIPACK_KERNELS=0` is set, the library's operations do the work; the results are equal up to rounding, but for
-//! noise: kernels draw the host's, operations the library's own.
+//! `scripts/dev/make_kernels.py` compiles them to PTX, and the driver compiles this for its GPU. If
+//! a driver cannot load them, or if `HSIPACK_KERNELS=0` is set, the library's operations do the
+//! work; the results are equal up to rounding, but for noise: kernels draw the host's, operations
+//! the library's own.
 //!
 //! | file | part |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Augmentations that take pixels from other samples of the batch, or rearrange parts of one sample.
+//! Augmentations that take pixels from other samples of the batch, or rearrange parts of one
+//! sample.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,8 @@ use hsipack_format::{Error, Result, option_names};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// The previous one, as in Kornia's RandomTransplantation; for the first sample it is the last one.
+    /// The previous one, as in Kornia's RandomTransplantation; for the first sample it is the last
+    /// one.
     #[default]
     Prev,
     /// The next one, as in HTC.
@@ -31,7 +33,8 @@ pub enum Count {
     /// Each sample with probability p.
     #[default]
     Bernoulli,
-    /// The samples whose donors are the first p·B of the batch, as in HTC. This depends on positions in the batch.
+    /// The samples whose donors are the first p·B of the batch, as in HTC. This depends on
+    /// positions in the batch.
     Fixed,
 }
 
@@ -65,8 +68,8 @@ pub struct CutMix {
     pub beta: f64,
 }
 
-/// Mixes the image with that of another sample. Masks stay unchanged; mix one-hot labels with the returned partners and
-/// shares.
+/// Mixes the image with that of another sample. Masks stay unchanged; mix one-hot labels with the
+/// returned partners and shares.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MixUp {
@@ -92,7 +95,8 @@ pub struct Jigsaw {
 pub struct HideAndSeek {
     /// Share of the samples it is applied to.
     pub p: f64,
-    /// Patch sizes (rows, columns); one is drawn for every sample. Patches that extend beyond the frame are cut off.
+    /// Patch sizes (rows, columns); one is drawn for every sample. Patches that extend beyond the
+    /// frame are cut off.
     pub patches: Vec<[usize; 2]>,
     /// Share of the patches that are drawn.
     pub proportion: f64,

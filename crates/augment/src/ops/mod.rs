@@ -1,7 +1,7 @@
 //! The augmentations: the name, options, random numbers and effect of each.
 //!
-//! An augmentation is a struct of options that implements [`Augmentation`] and the trait that its [`Action`] requires.
-//! It also has a line in the list `ops!` below.
+//! An augmentation is a struct of options that implements [`Augmentation`] and the trait that its
+//! [`Action`] requires. It also has a line in the list `ops!` below.
 //!
 //! | file | augmentations |
 //! |---|---|
@@ -29,8 +29,8 @@ pub use mixing::*;
 pub use values::*;
 pub(crate) use values::{gaussian, mirrored};
 
-/// The effect of an augmentation, implemented next to its options. Augmentations that share a struct of options look at
-/// `op` to tell which one is meant.
+/// The effect of an augmentation, implemented next to its options. Augmentations that share a
+/// struct of options look at `op` to tell which one is meant.
 pub(crate) trait Augmentation {
     /// Share of the samples it is applied to.
     fn p(&self) -> f64 {
@@ -43,7 +43,8 @@ pub(crate) trait Augmentation {
         Ok(())
     }
 
-    /// Checks that whatever may be drawn fits the frame. What does not depend on chance need not be checked.
+    /// Checks that whatever may be drawn fits the frame. What does not depend on chance need not be
+    /// checked.
     fn check_draws(&self, frame: Frame) -> Result<()> {
         let _ = frame;
         Ok(())
@@ -81,7 +82,8 @@ pub(crate) trait Augmentation {
         false
     }
 
-    /// Whether boxes around objects can follow it: it does not exchange parts of images, nor depend on pixels.
+    /// Whether boxes around objects can follow it: it does not exchange parts of images, nor depend
+    /// on pixels.
     fn moves_boxes(&self) -> bool {
         true
     }
@@ -120,7 +122,8 @@ pub(crate) trait Bands {
 
 /// Maps spectra linearly. Consecutive augmentations of this kind are merged.
 pub(crate) trait Spectra {
-    /// The input bands of an output band, with their weights. Bands beyond the ends stand for the outermost bands.
+    /// The input bands of an output band, with their weights. Bands beyond the ends stand for the
+    /// outermost bands.
     fn weights(&self, value: f64, band: usize, bands: usize) -> Vec<(f64, f64)>;
 }
 
@@ -130,7 +133,8 @@ pub(crate) trait Single {
     fn pass(&self, op: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Operation>;
 }
 
-/// Defines [`Op`] from the list of augmentations: the effect of each, its options, and its name in JSON.
+/// Defines [`Op`] from the list of augmentations: the effect of each, its options, and its name in
+/// JSON.
 macro_rules! ops {
     ($($(#[$doc:meta])* $variant:ident($options:ident) $name:literal,)+) => {
         /// An augmentation. In JSON, an object with the name as `op` and the fields of its options.

@@ -13,7 +13,8 @@ use crate::range::{Range, normal};
 use hsipack_format::random::Random;
 use hsipack_format::{Error, Result, SpectralNorm};
 
-/// A number for all bands, or one per band. JSON has no NaN, so `null` stands for it in a list of bands.
+/// A number for all bands, or one per band. JSON has no NaN, so `null` stands for it in a list of
+/// bands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PerBand {
@@ -68,8 +69,8 @@ pub struct Erase {
     pub value: Fill,
 }
 
-/// Multiplies by (`gain`) or adds (`offset`) one number for all pixels and bands, like Kornia's RandomContrast and
-/// RandomBrightness without clipping. Kornia's brightness f adds f - 1.
+/// Multiplies by (`gain`) or adds (`offset`) one number for all pixels and bands, like Kornia's
+/// RandomContrast and RandomBrightness without clipping. Kornia's brightness f adds f - 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scalar {
@@ -102,14 +103,15 @@ pub struct BandDropout {
     pub bands: [usize; 2],
     /// Whether the bands, or groups, are adjacent.
     pub contiguous: bool,
-    /// Bands that are replaced together, such as those of one detector. If empty, each band by itself.
+    /// Bands that are replaced together, such as those of one detector. If empty, each band by
+    /// itself.
     pub groups: Vec<Vec<usize>>,
     /// Value of the replaced bands: a number, or one per band (for example the dataset's means).
     pub fill: PerBand,
 }
 
-/// Multiplies every band by 1 + ε (`band_jitter`) or adds ε (`band_offset`). ε is normally distributed and smooth along
-/// the bands.
+/// Multiplies every band by 1 + ε (`band_jitter`) or adds ε (`band_offset`). ε is normally
+/// distributed and smooth along the bands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BandNoise {
@@ -117,7 +119,8 @@ pub struct BandNoise {
     pub p: f64,
     /// Standard deviation of ε.
     pub sigma: f64,
-    /// Number of bands over which ε is similar: the width of the Gaussian that smooths it; 0 for independent bands.
+    /// Number of bands over which ε is similar: the width of the Gaussian that smooths it; 0 for
+    /// independent bands.
     pub correlation: f64,
 }
 
@@ -161,7 +164,8 @@ pub struct Projection {
     pub mask: Option<String>,
 }
 
-/// Lights the image from one side: x·(1 + strength·(u·cos φ + v·sin φ)), with u and v from -1 to 1 across the frame.
+/// Lights the image from one side: x·(1 + strength·(u·cos φ + v·sin φ)), with u and v from -1 to 1
+/// across the frame.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IlluminationRamp {
@@ -183,8 +187,9 @@ pub struct GaussianBlur {
     pub sigma: Range,
 }
 
-/// Normalises the spectrum of every pixel by the rules of [`hsipack_format::spectrum`]: to a sum of absolute values of
-/// 1 (`l1_normalize`), to length 1 (`l2_normalize`), or to mean 0 and standard deviation 1 (`snv`).
+/// Normalises the spectrum of every pixel by the rules of [`hsipack_format::spectrum`]: to a sum of
+/// absolute values of 1 (`l1_normalize`), to length 1 (`l2_normalize`), or to mean 0 and standard
+/// deviation 1 (`snv`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Normalize {
@@ -192,8 +197,8 @@ pub struct Normalize {
     pub p: f64,
 }
 
-/// Standardises bands: (x - mean)/std. If the mean or standard deviation of a band is NaN, because the band had no
-/// values when they were computed, the band stays as it is.
+/// Standardises bands: (x - mean)/std. If the mean or standard deviation of a band is NaN, because
+/// the band had no values when they were computed, the band stays as it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Standardize {

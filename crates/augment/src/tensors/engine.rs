@@ -14,8 +14,9 @@ use crate::resample::{ResampleJob, Resampling};
 #[derive(Clone, Debug)]
 pub struct TensorEngine<T: Tensors>(pub T);
 
-/// Maximum number of elements that are computed at once. Intermediate results of float16 images are float32, and for a
-/// whole batch they would take several times its memory. A larger sample is computed alone.
+/// Maximum number of elements that are computed at once. Intermediate results of float16 images are
+/// float32, and for a whole batch they would take several times its memory. A larger sample is
+/// computed alone.
 const MAX_ELEMENTS: usize = 1 << 25;
 
 /// The element type in which values are computed.
@@ -24,7 +25,8 @@ pub(super) fn wide(element: ElementType) -> ElementType {
 }
 
 impl<T: Tensors> TensorEngine<T> {
-    /// Stores in `part` what was computed from its values one by one. Results from finite values stay finite.
+    /// Stores in `part` what was computed from its values one by one. Results from finite values
+    /// stay finite.
     pub(super) fn settle(
         &self,
         part: &T::Tensor,
@@ -43,8 +45,8 @@ impl<T: Tensors> TensorEngine<T> {
         self.0.with(Binary::Maximum, &self.0.with(Binary::Minimum, values, most)?, -most)
     }
 
-    /// Weighted means of rows, as `embedding_bag`. Means of finite values stay finite, though weights are rounded and may add up
-    /// to more than 1: halves of means do not overflow.
+    /// Weighted means of rows, as `embedding_bag`. Means of finite values stay finite, though
+    /// weights are rounded and may add up to more than 1: halves of means do not overflow.
     pub(super) fn means(
         &self,
         table: &T::Tensor,
@@ -143,9 +145,10 @@ impl<T: Tensors> TensorEngine<T> {
         Ok(())
     }
 
-    /// Runs `work(part, what)` on the samples that have an entry in `what`, several at a time. `part` contains these
-    /// samples as (samples, rows, columns, values), to be changed in place; the second argument has their entries. The
-    /// computation needs memory for `values` values per pixel.
+    /// Runs `work(part, what)` on the samples that have an entry in `what`, several at a time.
+    /// `part` contains these samples as (samples, rows, columns, values), to be changed in place;
+    /// the second argument has their entries. The computation needs memory for `values` values per
+    /// pixel.
     pub(super) fn each_part<W>(
         &self,
         held: &mut BatchArray<T::Tensor>,

@@ -1,6 +1,7 @@
-//! Our own kernels, which replace a library's operations where they are available: moving pixels, smoothing fields of
-//! displacements, copying and filling rectangles, applying factors and summands to bands, blurring, drawing noise. Each
-//! function returns whether it did the work. float64 is left to the operations.
+//! Our own kernels, which replace a library's operations where they are available: moving pixels,
+//! smoothing fields of displacements, copying and filling rectangles, applying factors and summands
+//! to bands, blurring, drawing noise. Each function returns whether it did the work. float64 is
+//! left to the operations.
 
 use std::ops::Range;
 
@@ -301,8 +302,8 @@ impl<T: Tensors> TensorEngine<T> {
         Ok(true)
     }
 
-    /// Planes (samples, 2, rows, columns) of uniform numbers in [-1, 1): those of the host for these seeds, 0 for samples
-    /// without a seed.
+    /// Planes (samples, 2, rows, columns) of uniform numbers in
+    /// [-1, 1): those of the host for these seeds, 0 for samples without a seed.
     pub(super) fn uniform_by_kernels(
         &self,
         seeds: &[Option<u64>],
@@ -321,8 +322,8 @@ impl<T: Tensors> TensorEngine<T> {
         Ok(Some(planes))
     }
 
-    /// Blurs in place, samples that follow one another together. The intermediate result is float32: as large as two float16
-    /// images of these samples.
+    /// Blurs in place, samples that follow one another together. The intermediate result is
+    /// float32: as large as two float16 images of these samples.
     pub(super) fn blurred_by_kernels(
         &self,
         held: &mut BatchArray<T::Tensor>,
@@ -438,7 +439,8 @@ fn numbers(
     [sample, y, x, height, width, source, row, column]
 }
 
-/// The samples that have a seed, in as many calls as they need, with the number of samples of each call.
+/// The samples that have a seed, in as many calls as they need, with the number of samples of each
+/// call.
 fn drawn(seeds: &[Option<u64>]) -> Vec<([Drawn; DRAWN], u32)> {
     let all: Vec<Drawn> = (0..)
         .zip(seeds)

@@ -67,8 +67,8 @@ impl<T: Tensors> TensorEngine<T> {
         t.reshape(&taken, &[samples, rows, columns, 1])
     }
 
-    /// Picks one of the different labels of each sample, (samples, pixels), among those that count; `picks` are shares of their
-    /// number. No shape here depends on it.
+    /// Picks one of the different labels of each sample, (samples, pixels), among those that count;
+    /// `picks` are shares of their number. No shape here depends on it.
     fn picked(
         &self,
         label: &T::Tensor,

@@ -1,4 +1,5 @@
-//! Augmentations with the tensor operations of a library: libtorch's, or those of the torch of a Python process.
+//! Augmentations with the tensor operations of a library: libtorch's, or those of the torch of a
+//! Python process.
 //!
 //! | file | part |
 //! |---|---|
@@ -26,11 +27,12 @@ use hsipack_format::Result;
 use crate::array::{Array, ElementType};
 use crate::kernels::Kernels;
 
-/// Tensors of a library on one device, and the operations that augmentations need. Names and meanings are those of
-/// torch: broadcasting, type promotion, views that share memory. No operation may wait for the device, and none may be
-/// recorded for gradients.
+/// Tensors of a library on one device, and the operations that augmentations need. Names and
+/// meanings are those of torch: broadcasting, type promotion, views that share memory. No operation
+/// may wait for the device, and none may be recorded for gradients.
 ///
-/// Axes are counted from 0. Numbers are passed as `f64`; a whole number does not change the type of integer tensors.
+/// Axes are counted from 0. Numbers are passed as `f64`; a whole number does not change the type of
+/// integer tensors.
 pub trait Tensors {
     /// A tensor. Clones are the same tensor, and share its memory.
     type Tensor: Clone;
@@ -42,7 +44,8 @@ pub trait Tensors {
     /// Whether the elements are contiguous.
     fn is_contiguous(&self, tensor: &Self::Tensor) -> Result<bool>;
 
-    /// Our own kernels for the device; `None` if there are none, so that the operations here do everything.
+    /// Our own kernels for the device; `None` if there are none, so that the operations here do
+    /// everything.
     fn kernels(&self) -> Result<Option<Kernels>> {
         Ok(None)
     }
@@ -57,8 +60,8 @@ pub trait Tensors {
     fn arange(&self, len: usize, element: ElementType) -> Result<Self::Tensor>;
     /// A copy on the device of a contiguous array in host memory.
     fn upload(&self, array: &Array) -> Result<Self::Tensor>;
-    /// Standard normal numbers (float32) that depend only on the seed, the shape and the device. The library's own
-    /// generators are not affected.
+    /// Standard normal numbers (float32) that depend only on the seed, the shape and the device.
+    /// The library's own generators are not affected.
     fn normal(&self, shape: &[usize], seed: u64) -> Result<Self::Tensor>;
     /// The same, but uniform in [-1, 1).
     fn uniform(&self, shape: &[usize], seed: u64) -> Result<Self::Tensor>;
@@ -117,7 +120,8 @@ pub trait Tensors {
     fn amax(&self, tensor: &Self::Tensor, axis: usize) -> Result<Self::Tensor>;
     /// `any` over an axis, which is kept with length 1.
     fn any(&self, tensor: &Self::Tensor, axis: usize) -> Result<Self::Tensor>;
-    /// `argmax` over an axis, which is kept with length 1; if there are several maxima, the first one.
+    /// `argmax` over an axis, which is kept with length 1; if there are several maxima, the first
+    /// one.
     fn argmax(&self, tensor: &Self::Tensor, axis: usize) -> Result<Self::Tensor>;
     /// The values of `sort` along an axis, from the smallest.
     fn sort(&self, tensor: &Self::Tensor, axis: usize) -> Result<Self::Tensor>;
@@ -134,8 +138,9 @@ pub trait Tensors {
         index: &Self::Tensor,
         number: f64,
     ) -> Result<Self::Tensor>;
-    /// `embedding_bag` with mode `sum`: selects rows of `table` (rows, values) with these indices (int64) and weights
-    /// (the table's type), both (bags, rows per bag), and returns (bags, values).
+    /// `embedding_bag` with mode `sum`: selects rows of `table` (rows, values) with these indices
+    /// (int64) and weights (the table's type), both (bags, rows per bag), and returns (bags,
+    /// values).
     fn embedding_bag(
         &self,
         table: &Self::Tensor,
@@ -154,8 +159,8 @@ pub trait Tensors {
         index: &Self::Tensor,
         from: &Self::Tensor,
     ) -> Result<()>;
-    /// An arithmetic operation on two tensors with `out=into`: computed in the wider type of the two, and rounded once
-    /// to the type of `into`, which may be one of them.
+    /// An arithmetic operation on two tensors with `out=into`: computed in the wider type of the
+    /// two, and rounded once to the type of `into`, which may be one of them.
     fn binary_out(
         &self,
         op: Binary,

@@ -12,8 +12,9 @@ use crate::prepare::{BandFigures, ImageConversion, LabelConversion, Normalized, 
 const BANDS: usize = 3;
 
 impl<T: Tensors> TensorEngine<T> {
-    /// Normalises spectra (samples, rows, columns, bands) by the rules of [`hsipack_format::spectrum`], with one
-    /// exception: SNV gives NaN instead of 0 if the difference of two values exceeds the range of their type.
+    /// Normalises spectra (samples, rows, columns, bands) by the rules of
+    /// [`hsipack_format::spectrum`], with one exception: SNV gives NaN instead of 0 if the
+    /// difference of two values exceeds the range of their type.
     pub(super) fn normalized(&self, values: &T::Tensor, norm: SpectralNorm) -> Result<T::Tensor> {
         let t = &self.0;
         // Infinite values become NaN as well: they are ignored, and they are NaN in the result.

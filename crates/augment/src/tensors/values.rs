@@ -1,4 +1,5 @@
-//! Values and spectra, as tensor operations. Parts are (samples, rows, columns, bands), and are changed in place.
+//! Values and spectra, as tensor operations. Parts are (samples, rows, columns, bands), and are
+//! changed in place.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +41,8 @@ impl<T: Tensors> TensorEngine<T> {
         Ok(())
     }
 
-    /// Resamples spectra to other bands: one sparse product for all pixels that are computed at once.
+    /// Resamples spectra to other bands: one sparse product for all pixels that are computed at
+    /// once.
     pub(super) fn resampled(
         &self,
         held: &mut BatchArray<T::Tensor>,
@@ -120,7 +122,8 @@ impl<T: Tensors> TensorEngine<T> {
         Ok(())
     }
 
-    /// Applies linear maps to spectra. A value that is not finite changes only those bands to which it contributes.
+    /// Applies linear maps to spectra. A value that is not finite changes only those bands to which
+    /// it contributes.
     pub(super) fn mapped(
         &self,
         held: &mut BatchArray<T::Tensor>,

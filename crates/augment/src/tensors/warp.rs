@@ -1,8 +1,10 @@
-//! Moving pixels with tensor operations: every output pixel is a weighted sum of four rows in a table of pixels.
+//! Moving pixels with tensor operations: every output pixel is a weighted sum of four rows in a
+//! table of pixels.
 //!
-//! `embedding_bag` does this in one pass over the pixels' spectra, which are contiguous. Positions are float32,
-//! whatever the image's type. torch's own `grid_sampler` reads each band as a plane, and requires positions of the
-//! image's type: in float16 they are off by a quarter of a pixel at 640 columns.
+//! `embedding_bag` does this in one pass over the pixels' spectra, which are contiguous. Positions
+//! are float32, whatever the image's type. torch's own `grid_sampler` reads each band as a plane,
+//! and requires positions of the image's type: in float16 they are off by a quarter of a pixel at
+//! 640 columns.
 
 use hsipack_format::{Error, Result};
 
@@ -18,8 +20,9 @@ use crate::resample::{ResampleJob, Resampling};
 /// How many numbers a resampled sample needs on the device: its map and its bounds.
 const NUMBERS: usize = 13;
 
-/// Positions in a frame of one pixel that are as near to the centre of a pixel as float32 can tell are at its centre; for
-/// larger frames, as many times this number. Otherwise neighbours would get weights of 1e-6.
+/// Positions in a frame of one pixel that are as near to the centre of a pixel as float32 can tell
+/// are at its centre; for larger frames, as many times this number. Otherwise neighbours would get
+/// weights of 1e-6.
 const CENTRE_TOLERANCE: f64 = 1.0 / (1 << 21) as f64;
 
 /// The two pixels along an axis between which positions lie.
@@ -42,7 +45,8 @@ fn sampled(moves: &[Resampling]) -> Sampled<'_> {
 }
 
 impl<T: Tensors> TensorEngine<T> {
-    /// Smooth fields of displacements for the samples that have one: (samples, 2, rows, columns) in pixels, x first.
+    /// Smooth fields of displacements for the samples that have one: (samples, 2, rows, columns) in
+    /// pixels, x first.
     pub(super) fn smooth_fields(
         &self,
         moves: &[Resampling],

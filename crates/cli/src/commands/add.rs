@@ -10,8 +10,9 @@ use crate::{output, typed};
 
 /// Add targets and further images to a packed dataset.
 ///
-/// The arrays are as if they had been packed with the cubes: validate --source, repair and appends read their files again. All
-/// files are checked before anything is written, and all arrays appear at once. The other files of the dataset do not change.
+/// The arrays are as if they had been packed with the cubes: validate --source, repair and appends
+/// read their files again. All files are checked before anything is written, and all arrays appear
+/// at once. The other files of the dataset do not change.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {

@@ -23,10 +23,10 @@ use crate::{files, output, task};
 
 /// Measure what each strategy against a starving accelerator gains.
 ///
-/// original: float32 files, read and augmented by CPU workers. +blosc: compressed. +fp16: half the bytes.
-/// +gpu-aug: augmented on the device. +ring-buffer: hsipack's loader.
-/// +device-decode: the same, with chunks decoded on a GPU. Each strategy includes those before it. Every
-/// case runs in a process of its own, and the cases take turns. The device is the CPU, or a GPU with the Python
+/// original: float32 files, read and augmented by CPU workers. +blosc: compressed. +fp16: half the
+/// bytes. +gpu-aug: augmented on the device. +ring-buffer: hsipack's loader. +device-decode: the
+/// same, with chunks decoded on a GPU. Each strategy includes those before it. Every case runs in a
+/// process of its own, and the cases take turns. The device is the CPU, or a GPU with the Python
 /// package and torch (--device cuda).
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -66,8 +66,8 @@ Keys of --json (times in seconds, sizes in bytes, shares from 0 to 1; page Bench
 /// Runs the command.
 ///
 /// # Errors
-/// If the cubes cannot be read, there is not enough space on the disk or in memory, a case fails, or the command was
-/// stopped.
+/// If the cubes cannot be read, there is not enough space on the disk or in memory, a case fails,
+/// or the command was stopped.
 pub fn run(args: Args) -> Result<ExitCode> {
     if args.measure {
         return measure();

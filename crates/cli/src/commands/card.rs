@@ -10,11 +10,12 @@ use crate::output;
 
 /// Write the dataset card, Croissant and STAC files of a dataset.
 ///
-/// README.md is a dataset card for the Hugging Face Hub and other readers: sensors, bands, splits, classes with their pixels,
-/// license, authors, and three lines that load the dataset; preview.png is its picture. croissant.json is Croissant 1.0:
-/// files with their checksums, the table of samples, bands and classes. stac/ is a STAC collection with an item for each
-/// cube that has a place and a time. Everything comes from the dataset or from the author's file (--about); a license is
-/// never invented. Every pixel of the masks is read, to count classes.
+/// README.md is a dataset card for the Hugging Face Hub and other readers: sensors, bands, splits,
+/// classes with their pixels, license, authors, and three lines that load the dataset; preview.png
+/// is its picture. croissant.json is Croissant 1.0: files with their checksums, the table of
+/// samples, bands and classes. stac/ is a STAC collection with an item for each cube that has a
+/// place and a time. Everything comes from the dataset or from the author's file (--about); a
+/// license is never invented. Every pixel of the masks is read, to count classes.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {

@@ -11,9 +11,9 @@ use crate::output;
 
 /// Turn the shards that workers wrote into a dataset.
 ///
-/// It is the last step of a conversion in parts.
-/// Every planned shard must have its receipt. If receipts are missing, they are listed and nothing changes. The dataset
-/// appears as a whole. Running the command again does nothing.
+/// It is the last step of a conversion in parts. Every planned shard must have its receipt. If
+/// receipts are missing, they are listed and nothing changes. The dataset appears as a whole.
+/// Running the command again does nothing.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

@@ -27,20 +27,22 @@ use crate::{output, typed};
 
 /// Pack cubes into a new dataset, or add them to an existing one.
 ///
-/// Inputs are ENVI, NumPy, MATLAB, HDF5/NetCDF-4/HDF-EOS, TIFF, Zarr, Tivita, HTC and HSD files, folders and archives
-/// (.zip, .tar, .tar.gz, .tgz) of such files, or a CSV with a `path` column. Name a variable inside a container
-/// as file::variable, and a file in an archive as archive.zip/folder/file.
+/// Inputs are ENVI, NumPy, MATLAB, HDF5/NetCDF-4/HDF-EOS, TIFF, Zarr, Tivita, HTC and HSD files,
+/// folders and archives (.zip, .tar, .tar.gz, .tgz) of such files, or a CSV with a `path` column.
+/// Name a variable inside a container as file::variable, and a file in an archive as
+/// archive.zip/folder/file.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     // Orders in the help: after --output, which is 4; and after --append, which is 6.
-    /// Read options from a TOML file, such as `hsipack tune --apply` writes. Keys are option names without the
-    /// dashes, as in codec = "zstd". Options on the command line override the file
+    /// Read options from a TOML file, such as `hsipack tune --apply` writes. Keys are option names
+    /// without the dashes, as in codec = "zstd". Options on the command line override the file
     #[arg(long, value_name = "FILE", display_order = 5)]
     config: Option<PathBuf>,
 
-    /// How the files of a dataset are arranged: a name that `hsipack layouts` lists, or a TOML file. INPUT is then the
-    /// folder of the dataset. Options of --config and on the command line override the layout
+    /// How the files of a dataset are arranged: a name that `hsipack layouts` lists, or a TOML
+    /// file. INPUT is then the folder of the dataset. Options of --config and on the command line
+    /// override the layout
     #[arg(long, value_name = "NAME|FILE", display_order = 5)]
     layout: Option<String>,
 
@@ -48,8 +50,8 @@ pub struct Args {
     #[arg(long, conflicts_with = "resume", display_order = 7)]
     dry_run: bool,
 
-    /// Only write a plan to FILE (a path or URL), for several processes or machines. Then run `hsipack work FILE
-    /// --part I/N` anywhere, and `hsipack commit FILE` at the end
+    /// Only write a plan to FILE (a path or URL), for several processes or machines. Then run
+    /// `hsipack work FILE --part I/N` anywhere, and `hsipack commit FILE` at the end
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run", display_order = 8)]
     plan: Option<PathBuf>,
 

@@ -17,13 +17,15 @@ use crate::{files, output, task};
 
 /// Find out what training waits for, and what would help.
 ///
-/// Runs training steps at several levels. Each level replaces less of the pipeline by something kept ready: one
-/// batch on the device, one batch on the host, decoded samples, stored samples, nothing. If a level is slower than
-/// the one before by more than 5 % and by more than twice the spread between rounds, the part that it adds is to
-/// blame. The report says what to do, the predicted gain and, with --verify, the measured gain.
+/// Runs training steps at several levels. Each level replaces less of the pipeline by something
+/// kept ready: one batch on the device, one batch on the host, decoded samples, stored samples,
+/// nothing. If a level is slower than the one before by more than 5 % and by more than twice the
+/// spread between rounds, the part that it adds is to blame. The report says what to do, the
+/// predicted gain and, with --verify, the measured gain.
 ///
-/// The step is emulated (--step-time) or a small network (--network). It runs on the CPU, or on a GPU with the Python
-/// package and torch (--device cuda). To diagnose your own model and loader, use hsipack.diagnose in Python.
+/// The step is emulated (--step-time) or a small network (--network). It runs on the CPU, or on a
+/// GPU with the Python package and torch (--device cuda). To diagnose your own model and loader,
+/// use hsipack.diagnose in Python.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 #[command(group = clap::ArgGroup::new("padded").args(["patch"]))]

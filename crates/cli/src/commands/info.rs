@@ -20,9 +20,10 @@ use crate::output;
 
 /// Show what a cube or a packed dataset holds.
 ///
-/// PATH is a cube in any input format (file, or file::variable inside a container), an archive of one cube or
-/// archive.zip/folder/file, or a packed dataset. If a container holds several cubes, the variables to choose from
-/// are listed. Values are physical: missing values are skipped, and the file's scaling is applied.
+/// PATH is a cube in any input format (file, or file::variable inside a container), an archive of
+/// one cube or archive.zip/folder/file, or a packed dataset. If a container holds several cubes,
+/// the variables to choose from are listed. Values are physical: missing values are skipped, and
+/// the file's scaling is applied.
 #[derive(clap::Args)]
 #[command(after_long_help = KEYS)]
 pub struct Args {
@@ -33,19 +34,20 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Do not read the values of a cube, so there is no range and no NaN count; values of datasets are never read
-    /// [default: every value is read]
+    /// Do not read the values of a cube, so there is no range and no NaN count; values of datasets
+    /// are never read [default: every value is read]
     #[arg(long)]
     quick: bool,
 
-    /// Count the pixels of every class of a dataset's masks, in all cubes and in each split. Reads all masks
+    /// Count the pixels of every class of a dataset's masks, in all cubes and in each split. Reads
+    /// all masks
     #[arg(long, conflicts_with = "quick")]
     count_classes: bool,
 
     /// Order of the axes of an array, such as byx [default: what the file says, otherwise yxb]
     ///
-    /// Name the axes in the index order of the file's own tool (NumPy, MATLAB, h5py): y, x and b (row, column, band) once
-    /// each, and 1 for axes of length 1 to drop, as in 11yxb.
+    /// Name the axes in the index order of the file's own tool (NumPy, MATLAB, h5py): y, x and b
+    /// (row, column, band) once each, and 1 for axes of length 1 to drop, as in 11yxb.
     #[arg(long, value_name = "ORDER")]
     axes: Option<String>,
 }

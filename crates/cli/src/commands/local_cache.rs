@@ -20,7 +20,8 @@ pub struct Args {
     /// The folder that was given as --local-cache
     folder: PathBuf,
 
-    /// Compare every block with its checksum. If blocks are damaged, delete them and exit with status 1
+    /// Compare every block with its checksum. If blocks are damaged, delete them and exit with
+    /// status 1
     #[arg(long)]
     check: bool,
 

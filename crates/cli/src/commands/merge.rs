@@ -10,9 +10,10 @@ use crate::{output, typed};
 
 /// Merge packed datasets into a new one.
 ///
-/// No cube is decoded: stored chunks are copied, or linked where whole shards fit. The samples of each dataset follow those of
-/// the one before it. Cubes of one shape must have the same type, chunks, compression and wavelengths. A mask that a dataset
-/// lacks has the id --mask-fill in its samples.
+/// No cube is decoded: stored chunks are copied, or linked where whole shards fit. The samples of
+/// each dataset follow those of the one before it. Cubes of one shape must have the same type,
+/// chunks, compression and wavelengths. A mask that a dataset lacks has the id --mask-fill in its
+/// samples.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {

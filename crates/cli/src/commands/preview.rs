@@ -12,20 +12,22 @@ use crate::output;
 
 /// Draw a cube, or a packed dataset, as a PNG picture.
 ///
-/// A cube is drawn in colour (from the bands nearest 640, 550 and 460 nm, otherwise in false colour), with
-/// its mask on top, and with the mean spectra of the classes, or of all pixels. A dataset is drawn as a
-/// contact sheet of up to 12 samples, with the spectra of the dataset. Values are physical. Pixels that the
-/// mask calls cloud do not count for the brightness of the picture. At most 1024 rows and columns of a cube
-/// are read, evenly spread.
+/// A cube is drawn in colour (from the bands nearest 640, 550 and 460 nm, otherwise in false
+/// colour), with its mask on top, and with the mean spectra of the classes, or of all pixels. A
+/// dataset is drawn as a contact sheet of up to 12 samples, with the spectra of the dataset. Values
+/// are physical. Pixels that the mask calls cloud do not count for the brightness of the picture.
+/// At most 1024 rows and columns of a cube are read, evenly spread.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     options: PreviewOptions,
 
-    /// Augmentations in a JSON file: draw samples of a dataset, and beside them the same samples augmented, as in the first epochs
+    /// Augmentations in a JSON file: draw samples of a dataset, and beside them the same samples
+    /// augmented, as in the first epochs
     ///
-    /// FILE holds a JSON list such as [{"op": "hflip", "p": 0.5}], or an object with `ops`, `seed`, `fuse`.
+    /// FILE holds a JSON list such as [{"op": "hflip", "p": 0.5}], or an object with `ops`, `seed`,
+    /// `fuse`.
     #[arg(long, value_name = "FILE", conflicts_with = "axes")]
     augment: Option<PathBuf>,
 

@@ -40,10 +40,10 @@ use stream::{End, Stream};
 
 /// Measure the loader: stream a dataset as a training run would.
 ///
-/// The report has the speed, and what limits it.
-/// Decoding threads fill a ring of batches. The command takes the batches one by one and discards each at
-/// once, or after --step-time, as if it trained. In a terminal, a live view shows the rates, how full the
-/// ring is, and what the threads do.
+/// The report has the speed, and what limits it. Decoding threads fill a ring of batches. The
+/// command takes the batches one by one and discards each at once, or after --step-time, as if it
+/// trained. In a terminal, a live view shows the rates, how full the ring is, and what the threads
+/// do.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 #[command(group = clap::ArgGroup::new("padded").args(["patch", "windows"]))]
@@ -65,12 +65,13 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_batches: Option<u64>,
 
-    /// Time of the training step for a batch, such as 50ms; the step is a wait that uses no processor [default: take the next batch at once]
+    /// Time of the training step for a batch, such as 50ms; the step is a wait that uses no
+    /// processor [default: take the next batch at once]
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     step_time: Option<Duration>,
 
-    /// Continue from the state in FILE, if it exists, and save the state there at the end, on Ctrl-C and
-    /// on errors. The state is the same on every rank
+    /// Continue from the state in FILE, if it exists, and save the state there at the end, on
+    /// Ctrl-C and on errors. The state is the same on every rank
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
 
@@ -82,20 +83,20 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Add the items of every epoch to the report, in order, with CRC-32 checksums of their delivered bytes.
-    /// This takes time: do not measure with it
+    /// Add the items of every epoch to the report, in order, with CRC-32 checksums of their
+    /// delivered bytes. This takes time: do not measure with it
     #[arg(long, requires = "json", conflicts_with = "device")]
     checksum: bool,
 
-    /// Read only cubes that meet a condition on the columns of samples.jsonl, such as "label == 'urban' and cloud < 10"
-    /// [default: all cubes]
+    /// Read only cubes that meet a condition on the columns of samples.jsonl, such as "label ==
+    /// 'urban' and cloud < 10" [default: all cubes]
     ///
     /// A condition may have ==, !=, <, <=, >, >=, in ('a', 'b'), and, or, not, and brackets.
     #[arg(long = "where", value_name = "CONDITION", value_parser = parse::condition, help_heading = "Samples")]
     condition: Option<Condition>,
 
-    /// Read the dataset as it was when its fingerprint was this one, without cubes and masks that were added since. `hsipack
-    /// info` shows the fingerprints that it had
+    /// Read the dataset as it was when its fingerprint was this one, without cubes and masks that
+    /// were added since. `hsipack info` shows the fingerprints that it had
     #[arg(long, value_name = "FINGERPRINT", help_heading = "Samples")]
     as_of: Option<String>,
 
@@ -108,7 +109,8 @@ pub struct Args {
 
     /// Share of labelled pixels that random windows should have, 0 to 1 [default: 0]
     ///
-    /// A pixel is labelled if any of the masks that are read is not zero there. Up to 32 windows are tried.
+    /// A pixel is labelled if any of the masks that are read is not zero there. Up to 32 windows
+    /// are tried.
     #[arg(
         long,
         value_name = "SHARE",
@@ -118,8 +120,8 @@ pub struct Args {
     )]
     min_labelled: Option<f64>,
 
-    /// Distance in pixels from one window of the grid to the next; if it is less than the size, windows overlap
-    /// [default: the size]
+    /// Distance in pixels from one window of the grid to the next; if it is less than the size,
+    /// windows overlap [default: the size]
     #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, requires = "windows", help_heading = "Contents")]
     grid_step: Option<[u32; 2]>,
 
@@ -136,21 +138,21 @@ pub struct Args {
     #[arg(long, conflicts_with = "patch", help_heading = "Contents")]
     no_masks: bool,
 
-    /// How to read files: mmap for local disks, pread for network disks, direct (bypasses the system's file
-    /// cache) for data much larger than memory
+    /// How to read files: mmap for local disks, pread for network disks, direct (bypasses the
+    /// system's file cache) for data much larger than memory
     #[arg(long, value_name = "HOW", value_parser = parse::one_of(&StoreKind::ALL), default_value_t = StoreKind::Mapped, help_heading = "Reading")]
     store: StoreKind,
 
     #[command(flatten)]
     link: Link,
 
-    /// Keep data fetched from a server in this folder on the local disk, for the next epochs, other processes and later
-    /// runs. `hsipack local-cache DIR` shows what it holds
+    /// Keep data fetched from a server in this folder on the local disk, for the next epochs, other
+    /// processes and later runs. `hsipack local-cache DIR` shows what it holds
     #[arg(long, value_name = "DIR", help_heading = "Reading")]
     local_cache: Option<PathBuf>,
 
-    /// Maximum size of that folder, for all datasets together. If not all data fits, the data needed next stays
-    /// [default: half of the free space on its disk]
+    /// Maximum size of that folder, for all datasets together. If not all data fits, the data
+    /// needed next stays [default: half of the free space on its disk]
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes, requires = "local_cache", help_heading = "Reading")]
     local_cache_size: Option<usize>,
 
@@ -160,10 +162,10 @@ pub struct Args {
 
     /// When to compare checksums: always when a chunk is decoded, once (the first time), or never
     ///
-    /// With `once`, changes on the disk after the first check (a failing disk, a file overwritten in place) are not
-    /// noticed, and the changed data is delivered. `always` finds them in every epoch, except in chunks that are kept in
-    /// memory (--cache). Data from a server is checked in every epoch in both cases. With `never`, damaged data may be
-    /// delivered.
+    /// With `once`, changes on the disk after the first check (a failing disk, a file overwritten
+    /// in place) are not noticed, and the changed data is delivered. `always` finds them in every
+    /// epoch, except in chunks that are kept in memory (--cache). Data from a server is checked in
+    /// every epoch in both cases. With `never`, damaged data may be delivered.
     #[arg(long, value_name = "WHEN", value_parser = parse::one_of(&Verify::ALL), default_value_t = Verify::Once, help_heading = "Reading")]
     verify: Verify,
 }
@@ -312,7 +314,8 @@ impl Args {
 /// Runs the command.
 ///
 /// # Errors
-/// If the options contradict each other or the dataset, the dataset is damaged, or the command was stopped.
+/// If the options contradict each other or the dataset, the dataset is damaged, or the command was
+/// stopped.
 pub fn run(args: Args) -> Result<ExitCode> {
     let progress = Arc::new(Progress::default());
     task::stop_on_ctrl_c(&progress);

@@ -13,15 +13,15 @@ use crate::task::Task;
 
 /// Rebuild damaged chunks of a dataset from their sources.
 ///
-/// Only cubes with a damaged chunk are read again. Their sources must be the files of the conversion,
-/// unchanged. Exit status: 0 if nothing is damaged (any more), 1 if something still is.
+/// Only cubes with a damaged chunk are read again. Their sources must be the files of the
+/// conversion, unchanged. Exit status: 0 if nothing is damaged (any more), 1 if something still is.
 #[derive(clap::Args)]
 pub struct Args {
     /// The dataset: a folder, or its URL
     dataset: PathBuf,
 
-    /// Also look for sources in this folder if their path is relative. The working directory is searched before it, and the
-    /// folder that contains the dataset after it
+    /// Also look for sources in this folder if their path is relative. The working directory is
+    /// searched before it, and the folder that contains the dataset after it
     #[arg(long, value_name = "DIR")]
     source_root: Option<PathBuf>,
 

@@ -18,9 +18,10 @@ use crate::{files, output};
 
 /// Simulate loaders, a queue and a model over time.
 ///
-/// Each loader loads one batch at a time and puts it into a queue. While the queue is full, the loader holds its batch and
-/// waits. The model takes a batch, is busy for a step, and takes the next batch. On a GPU, batches are copied and may be
-/// decoded there before that, one at a time. Give the times, or a file of measured statistics (--from).
+/// Each loader loads one batch at a time and puts it into a queue. While the queue is full, the
+/// loader holds its batch and waits. The model takes a batch, is busy for a step, and takes the
+/// next batch. On a GPU, batches are copied and may be decoded there before that, one at a time.
+/// Give the times, or a file of measured statistics (--from).
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {

@@ -13,10 +13,11 @@ use crate::task::Task;
 
 /// Write a table of the spectra of the classes in every cube.
 ///
-/// The table has one row per cube and region. It holds the cube's data from samples.jsonl (sample, name, stack, split,
-/// group, label, source and the columns of your table), the region (its class id and, if the mask names its classes, its
-/// name), its number of pixels, and for every band the spectrum, the standard deviation and the number of pixels without
-/// a finite value, which are skipped. Values are physical. In a mask of boolean layers, every layer is a region.
+/// The table has one row per cube and region. It holds the cube's data from samples.jsonl (sample,
+/// name, stack, split, group, label, source and the columns of your table), the region (its class
+/// id and, if the mask names its classes, its name), its number of pixels, and for every band the
+/// spectrum, the standard deviation and the number of pixels without a finite value, which are
+/// skipped. Values are physical. In a mask of boolean layers, every layer is a region.
 #[derive(clap::Args)]
 #[command(after_long_help = FILES)]
 pub struct Args {
@@ -31,8 +32,8 @@ pub struct Args {
     #[arg(long)]
     force: bool,
 
-    /// Print the report as one JSON object on stdout: file, mask, statistic, rows, samples (how many were read),
-    /// regions (how many rows each class id has)
+    /// Print the report as one JSON object on stdout: file, mask, statistic, rows, samples (how
+    /// many were read), regions (how many rows each class id has)
     #[arg(long)]
     json: bool,
 }

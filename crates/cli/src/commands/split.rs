@@ -10,10 +10,11 @@ use crate::{output, typed};
 
 /// Divide samples, or labelled pixels, into train, val and test.
 ///
-/// --by samples and groups give each sample a split, which takes the place of a column split in a table. With a mask, each
-/// split becomes a mask of the dataset, named after the mask and the split (gt_train, gt_test). It has the class ids
-/// of its pixels, and 0 elsewhere. `hsipack read --patch 9x9 --mask gt_train` and LabelledPatches(9, mask="gt_train") read
-/// its patches. The other files of the dataset do not change, and all masks appear at once.
+/// --by samples and groups give each sample a split, which takes the place of a column split in a
+/// table. With a mask, each split becomes a mask of the dataset, named after the mask and the split
+/// (gt_train, gt_test). It has the class ids of its pixels, and 0 elsewhere.
+/// `hsipack read --patch 9x9 --mask gt_train` and LabelledPatches(9, mask="gt_train") read its
+/// patches. The other files of the dataset do not change, and all masks appear at once.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {

@@ -10,8 +10,9 @@ use crate::{output, typed};
 
 /// Change columns of packed samples: split, label, group, any others.
 ///
-/// Only the list of samples and the statistics of changed splits are written again. The dataset changes in one step and gets
-/// another fingerprint; programs that have it open keep the columns that they read.
+/// Only the list of samples and the statistics of changed splits are written again. The dataset
+/// changes in one step and gets another fingerprint; programs that have it open keep the columns
+/// that they read.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {

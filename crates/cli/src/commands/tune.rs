@@ -16,9 +16,10 @@ use crate::{files, output, task};
 
 /// Measure which codec, chunk size and precision suit your cubes.
 ///
-/// PATH is a packed dataset, or cubes as `convert` takes them. A sample of them is encoded and decoded with every
-/// candidate, in rounds, by the code that `convert` and `read` use. The report says what limits training with which
-/// disk, and how much information each mantissa bit holds. Only the files given with --html and --apply are written.
+/// PATH is a packed dataset, or cubes as `convert` takes them. A sample of them is encoded and
+/// decoded with every candidate, in rounds, by the code that `convert` and `read` use. The report
+/// says what limits training with which disk, and how much information each mantissa bit holds.
+/// Only the files given with --html and --apply are written.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -33,7 +34,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// Write the recommended options to a file for `convert --config`. Dropping bits is only a comment in that file
+    /// Write the recommended options to a file for `convert --config`. Dropping bits is only a
+    /// comment in that file
     #[arg(long, value_name = "FILE")]
     apply: Option<PathBuf>,
 }

@@ -17,14 +17,14 @@ use crate::{output, task};
 
 /// Look at a dataset, or at cubes in files, in a browser.
 ///
-/// Starts a server that only this machine can reach, prints its address, and opens it in the browser. The address contains
-/// a token; requests without it are refused. Nothing is written. The server ends when you press Ctrl-C, or three minutes
-/// after the page was closed.
+/// Starts a server that only this machine can reach, prints its address, and opens it in the
+/// browser. The address contains a token; requests without it are refused. Nothing is written. The
+/// server ends when you press Ctrl-C, or three minutes after the page was closed.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A packed dataset (a folder, or its URL); a cube in any input format (file, or file::variable inside a
-    /// container); or a folder, a glob in quotes or an archive of cubes
+    /// A packed dataset (a folder, or its URL); a cube in any input format (file, or file::variable
+    /// inside a container); or a folder, a glob in quotes or an archive of cubes
     path: String,
 
     /// Port of this machine to listen on; 0 takes any free port
@@ -41,27 +41,28 @@ pub struct Args {
 
     /// Mask file to show, such as predictions (repeatable)
     ///
-    /// PATTERN is a path as in `convert --mask`, with {dir}, {stem}, {name} and {path} of the cube, or of the source of a
-    /// sample. NAME=product shows the quality layers of a sensor's product.
+    /// PATTERN is a path as in `convert --mask`, with {dir}, {stem}, {name} and {path} of the cube,
+    /// or of the source of a sample. NAME=product shows the quality layers of a sensor's product.
     #[arg(long, value_name = "NAME=PATTERN")]
     mask_file: Vec<MaskOption>,
 
-    /// Also look for sources in this folder, to show what packing did to their values. They are always
-    /// looked for where they were, and beside the dataset
+    /// Also look for sources in this folder, to show what packing did to their values. They are
+    /// always looked for where they were, and beside the dataset
     #[arg(long, value_name = "DIR")]
     source_root: Option<PathBuf>,
 
-    /// Augmentations in a JSON file: start with the page of training, which shows batches before and after them
+    /// Augmentations in a JSON file: start with the page of training, which shows batches before
+    /// and after them
     ///
-    /// FILE holds a JSON list such as [{"op": "hflip", "p": 0.5}], or the output of `to_json()` of Python's augmentations.
-    /// Choose the batches on the page.
+    /// FILE holds a JSON list such as [{"op": "hflip", "p": 0.5}], or the output of `to_json()` of
+    /// Python's augmentations. Choose the batches on the page.
     #[arg(long, value_name = "FILE")]
     augment: Option<PathBuf>,
 
     /// Order of the axes of an array, such as byx [default: what the file says, otherwise yxb]
     ///
-    /// Name the axes in the index order of the file's own tool (NumPy, MATLAB, h5py): y, x and b (row, column, band) once
-    /// each, and 1 for axes of length 1 to drop, as in 11yxb.
+    /// Name the axes in the index order of the file's own tool (NumPy, MATLAB, h5py): y, x and b
+    /// (row, column, band) once each, and 1 for axes of length 1 to drop, as in 11yxb.
     #[arg(long, value_name = "ORDER")]
     axes: Option<String>,
 

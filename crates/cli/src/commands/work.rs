@@ -11,9 +11,10 @@ use crate::task::Task;
 
 /// Pack a part of the cubes of a plan (`hsipack convert --plan`).
 ///
-/// Any number of workers can run at once, on any machines that can access the plan, the cubes and the output. Each worker
-/// writes whole shards, with a receipt for each. Shards with a receipt are skipped, so running the command again continues
-/// where it stopped. Without --part it packs all remaining shards, such as those of workers that died.
+/// Any number of workers can run at once, on any machines that can access the plan, the cubes and
+/// the output. Each worker writes whole shards, with a receipt for each. Shards with a receipt are
+/// skipped, so running the command again continues where it stopped. Without --part it packs all
+/// remaining shards, such as those of workers that died.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

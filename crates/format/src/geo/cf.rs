@@ -1,6 +1,6 @@
-//! The location of pixels as the [CF](https://cfconventions.org) conventions record it and xarray, rioxarray and GDAL read
-//! it: the coordinates of rows and columns, and a *grid mapping*, which is a variable whose attributes describe the
-//! reference system.
+//! The location of pixels as the [CF](https://cfconventions.org) conventions record it and xarray,
+//! rioxarray and GDAL read it: the coordinates of rows and columns, and a *grid mapping*, which is
+//! a variable whose attributes describe the reference system.
 //!
 //! ```text
 //! y            float64 (y)   positions of the middles of rows; none if the grid is turned
@@ -8,8 +8,8 @@
 //! spatial_ref  uint8   ()    attributes: crs_wkt, spatial_ref, GeoTransform, and CF's parameters where they are known
 //! ```
 //!
-//! An array on that grid refers to `spatial_ref` in its attribute `grid_mapping`, and to `y` and `x` by the names of its
-//! axes.
+//! An array on that grid refers to `spatial_ref` in its attribute `grid_mapping`, and to `y` and
+//! `x` by the names of its axes.
 
 use serde_json::{Map, Value, json};
 
@@ -73,7 +73,8 @@ pub fn chunk_file(name: &str) -> String {
     ArrayMeta::file_key(if name == GRID_MAPPING { &[] } else { &[0] })
 }
 
-/// The arrays that give the location of the pixels of an image with `rows` rows and `columns` columns.
+/// The arrays that give the location of the pixels of an image with `rows` rows and `columns`
+/// columns.
 ///
 /// ```
 /// use hsipack_format::{Geo, geo::cf};
@@ -98,8 +99,9 @@ pub fn arrays(geo: &Geo, rows: usize, columns: usize) -> Vec<GeoArray> {
     arrays
 }
 
-/// Adds attributes to an array that say its pixels lie on the grid of [`arrays`] beside it. Because the grid mapping is
-/// listed in `coordinates`, xarray keeps it with the array even if it is not asked to decode grid mappings.
+/// Adds attributes to an array that say its pixels lie on the grid of [`arrays`] beside it. Because
+/// the grid mapping is listed in `coordinates`, xarray keeps it with the array even if it is not
+/// asked to decode grid mappings.
 pub fn refer(attributes: &mut Map<String, Value>, geo: &Geo) {
     let coordinates = match attributes.get("coordinates").and_then(Value::as_str) {
         Some(others) => format!("{others} {GRID_MAPPING}"),

@@ -8,13 +8,14 @@ use serde_json::Value;
 
 use crate::text;
 
-/// Maximum length of the text of a coordinate reference system, in bytes. The longest WKT in use has a few thousand.
+/// Maximum length of the text of a coordinate reference system, in bytes. The longest WKT in use
+/// has a few thousand.
 pub const MAX_CRS: usize = 16 << 10;
 
 /// A coordinate reference system, and the transform from pixels to its coordinates.
 ///
-/// The transform follows GDAL's convention: it maps a column and a row, counted from the outer corner of the first
-/// pixel, to a position.
+/// The transform follows GDAL's convention: it maps a column and a row, counted from the outer
+/// corner of the first pixel, to a position.
 ///
 /// ```
 /// use hsipack_format::Geo;
@@ -67,8 +68,9 @@ impl Unit {
 }
 
 impl Geo {
-    /// Pixels in this reference system. `None` if the transform contains a value that is not a finite number or maps
-    /// all pixels onto one line, or if the text is not that of a reference system.
+    /// Pixels in this reference system. `None` if the transform contains a value that is not a
+    /// finite number or maps all pixels onto one line, or if the text is not that of a reference
+    /// system.
     pub fn new(crs: Option<String>, transform: [f64; 6]) -> Option<Self> {
         let geo = Self { crs, transform, unit: None };
         geo.is_sound().then_some(geo)
@@ -90,14 +92,15 @@ impl Geo {
             })
     }
 
-    /// The position of a point in the image. Pixel (row, column) extends from (column, row) to (column + 1, row + 1).
+    /// The position of a point in the image. Pixel (row, column) extends from (column, row) to
+    /// (column + 1, row + 1).
     pub fn at(&self, column: f64, row: f64) -> [f64; 2] {
         let [x, a, b, y, d, e] = self.transform;
         [x + a * column + b * row, y + d * column + e * row]
     }
 
-    /// The location of the part of the image that starts at this row and column. The start may be outside the image
-    /// (negative).
+    /// The location of the part of the image that starts at this row and column. The start may be
+    /// outside the image (negative).
     pub fn window(&self, row: i64, column: i64) -> Self {
         let [_, a, b, _, d, e] = self.transform;
         let [x, y] = self.at(column as f64, row as f64);
@@ -121,8 +124,8 @@ impl Geo {
         self.crs.as_deref()?.strip_prefix("EPSG:")?.parse().ok()
     }
 
-    /// Reads the location from a line of `samples.jsonl`. `None` if the value is something else, such as a table column
-    /// named `geo` that older versions accepted.
+    /// Reads the location from a line of `samples.jsonl`. `None` if the value is something else,
+    /// such as a table column named `geo` that older versions accepted.
     pub(crate) fn if_sound<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<Self>, D::Error> {
@@ -132,7 +135,8 @@ impl Geo {
     }
 }
 
-/// A UTM zone. Each datum has a base code; the EPSG code of a zone is the base plus the zone number.
+/// A UTM zone. Each datum has a base code; the EPSG code of a zone is the base plus the zone
+/// number.
 ///
 /// ```
 /// use hsipack_format::geo::{Datum, Utm};
@@ -180,8 +184,8 @@ impl Datum {
         }
     }
 
-    /// For each range of UTM zones: the base code (EPSG code minus zone), the first and last zone, and whether they are
-    /// southern zones.
+    /// For each range of UTM zones: the base code (EPSG code minus zone), the first and last zone,
+    /// and whether they are southern zones.
     const fn zones(self) -> &'static [(u16, u8, u8, bool)] {
         match self {
             Self::Wgs84 => &[(32600, 1, 60, false), (32700, 1, 60, true)],

@@ -1,5 +1,5 @@
-//! Well-known text (WKT 2, ISO 19162) of the reference systems whose definitions hsipack knows: longitude and latitude
-//! in a [`Datum`], and UTM zones.
+//! Well-known text (WKT 2, ISO 19162) of the reference systems whose definitions hsipack knows:
+//! longitude and latitude in a [`Datum`], and UTM zones.
 //!
 //! Other codes stay codes. Programs that need their definitions have a database of them (PROJ).
 

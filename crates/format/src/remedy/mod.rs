@@ -1,8 +1,8 @@
 //! Remedies of errors: words, options and commands, in order.
 //!
-//! The library crates do not know whether the user works on the command line or in Python. They name
-//! an option ([`Opt`]) or a command ([`Command`]), and the surface in use spells it ([`Surface`]):
-//! `--scale auto` in a shell, `scale="auto"` in Python.
+//! The library crates do not know whether the user works on the command line or in Python. They
+//! name an option ([`Opt`]) or a command ([`Command`]), and the surface in use spells it
+//! ([`Surface`]): `--scale auto` in a shell, `scale="auto"` in Python.
 //!
 //! ```
 //! use hsipack_format::{Error, Opt, remedy};

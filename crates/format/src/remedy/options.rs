@@ -5,15 +5,16 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// An option that a user can set. Its name is that of its field in the options of a library crate; each surface spells
-/// the name by its own rule.
+/// An option that a user can set. Its name is that of its field in the options of a library crate;
+/// each surface spells the name by its own rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Opt {
     name: &'static str,
     is_flag: bool,
 }
 
-/// Lists the options that errors name: constant and name, with `flag` before those that are true or false.
+/// Lists the options that errors name: constant and name, with `flag` before those that are true or
+/// false.
 macro_rules! options {
     ($($option:ident $name:literal $($flag:ident)?,)+) => {
         // They are written like the variants of an enum.
@@ -61,7 +62,8 @@ options! {
 }
 
 impl Opt {
-    /// The option with this name. If it is not listed here, the name is kept until the process ends.
+    /// The option with this name. If it is not listed here, the name is kept until the process
+    /// ends.
     pub fn named(name: &str, is_flag: bool) -> Self {
         let listed = Self::ALL.iter().find(|option| option.name == name);
         listed.copied().unwrap_or_else(|| Self { name: name.to_owned().leak(), is_flag })

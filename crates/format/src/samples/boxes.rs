@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-/// The column with the boxes of a sample: a list with `[left, top, right, bottom]` of each, in pixels from the outer corner of
-/// the cube's first pixel. Null if they are not known.
+/// The column with the boxes of a sample: a list with `[left, top, right, bottom]` of each, in
+/// pixels from the outer corner of the cube's first pixel. Null if they are not known.
 pub const BOXES: &str = "boxes";
 /// The column with their classes: a list of as many names, or of whole numbers.
 pub const BOX_LABELS: &str = "box_labels";
 
-/// The edges of the boxes in a value of the column [`BOXES`]. `None` if it is something else: a column of a user's table may
-/// have this name.
+/// The edges of the boxes in a value of the column [`BOXES`]. `None` if it is something else: a
+/// column of a user's table may have this name.
 pub fn edges(column: &Value) -> Option<Vec<[f64; 4]>> {
     let edges = |object: &Value| {
         let [left, top, right, bottom] = &object.as_array()?[..] else { return None };

@@ -7,8 +7,8 @@ impl Samples {
     /// The samples among `ids` that belong to one of these splits, in the order of `ids`.
     ///
     /// # Errors
-    /// If a split does not exist, or none of `ids` belongs to any of them; the error lists the existing
-    /// splits.
+    /// If a split does not exist, or none of `ids` belongs to any of them; the error lists the
+    /// existing splits.
     ///
     /// # Panics
     /// If one of the ids does not exist.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::index::Column;
 
-/// A key for each sample that has one. Holds the different keys, numbered in the order in which they first occur,
-/// and each sample's number. Cloning is cheap.
+/// A key for each sample that has one. Holds the different keys, numbered in the order in which
+/// they first occur, and each sample's number. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct Keys<K> {
     different: Arc<[K]>,

@@ -1,7 +1,8 @@
 //! `samples.jsonl`: one JSON object per line, in sample order.
 //!
-//! There may be millions of samples, and for most of them only the place of their cube is needed. So the list uses an
-//! [`Index`] of the text, which holds the values that are needed often. A line is read only if the whole sample is needed.
+//! There may be millions of samples, and for most of them only the place of their cube is needed.
+//! So the list uses an [`Index`] of the text, which holds the values that are needed often. A line
+//! is read only if the whole sample is needed.
 //!
 //! | file | part |
 //! |---|---|
@@ -71,8 +72,8 @@ pub fn lines(text: &[u8]) -> impl Iterator<Item = (usize, u64, &[u8])> {
     lines.filter(|(_, _, line)| !line.is_empty())
 }
 
-/// All samples of a dataset, by id. The id of a sample is the number of its line in `samples.jsonl`, from 0. Cloning is
-/// cheap.
+/// All samples of a dataset, by id. The id of a sample is the number of its line in
+/// `samples.jsonl`, from 0. Cloning is cheap.
 #[derive(Clone)]
 pub struct Samples {
     index: Index,
@@ -93,8 +94,8 @@ impl Samples {
     /// Reads the `samples.jsonl` of a dataset with these stacks.
     ///
     /// # Errors
-    /// If a line is not a sample, is too long or out of order, or names a stack that does not exist (the error names the
-    /// line); if two samples have the same name.
+    /// If a line is not a sample, is too long or out of order, or names a stack that does not exist
+    /// (the error names the line); if two samples have the same name.
     pub fn decode(text: Vec<u8>, stacks: &[&str]) -> Result<Self> {
         let mut all = Builder::of_stacks(stacks);
         for (number, start, line) in lines(&text) {
@@ -262,14 +263,15 @@ impl Samples {
     /// The name of a sample.
     ///
     /// # Panics
-    /// If the sample does not exist. If the list uses a mapped file, also if the file was changed in place or can no longer
-    /// be read. The same holds for the methods below.
+    /// If the sample does not exist. If the list uses a mapped file, also if the file was changed
+    /// in place or can no longer be read. The same holds for the methods below.
     pub fn name(&self, id: usize) -> &str {
         assert!(id < self.len, "there is no sample {id}");
         self.index.name(id)
     }
 
-    /// The sample that `text` refers to: by its id, otherwise by its name. Ids have no leading zeros: `0001` is a name.
+    /// The sample that `text` refers to: by its id, otherwise by its name. Ids have no leading
+    /// zeros: `0001` is a name.
     pub fn find(&self, text: &str) -> Option<usize> {
         let is_id = |id: &usize| *id < self.len() && id.to_string() == text;
         let by_id = text.parse().ok().filter(is_id);
@@ -299,7 +301,8 @@ impl Samples {
         self.index.place(id)
     }
 
-    /// Ids of the samples in a stack, in the order of its arrays; empty if the stack does not exist.
+    /// Ids of the samples in a stack, in the order of its arrays; empty if the stack does not
+    /// exist.
     pub fn ids_in(&self, stack: usize) -> impl ExactSizeIterator<Item = usize> + '_ {
         let (first, count) = self.in_stack.get(stack).copied().unwrap_or_default();
         (first..first + count).map(|position| self.index.id(position))
@@ -349,7 +352,8 @@ fn other_line(id: usize) -> Error {
     Error::damaged(format!("sample {id} differs from samples.index: the file was changed"))
 }
 
-/// How many numbers of `range` fulfil a condition that is true up to some number and false from there on.
+/// How many numbers of `range` fulfil a condition that is true up to some number and false from
+/// there on.
 fn count_while(range: std::ops::Range<usize>, holds: impl Fn(usize) -> bool) -> usize {
     let (first, mut low, mut high) = (range.start, range.start, range.end);
     while low < high {

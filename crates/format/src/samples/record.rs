@@ -1,4 +1,5 @@
-//! One line of `samples.jsonl`: a sample as it is written, and the fields that are read when all lines are read.
+//! One line of `samples.jsonl`: a sample as it is written, and the fields that are read when all
+//! lines are read.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -27,11 +28,12 @@ pub struct SourceRecord {
     /// The number that marked missing data in the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignore_value: Option<f64>,
-    /// The unit of the packed values, if the sensor's product defines one and they were neither calibrated nor normalised.
+    /// The unit of the packed values, if the sensor's product defines one and they were neither
+    /// calibrated nor normalised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// Values of the fields of patterns that do not follow from the path, such as `{scene}` of a column: they find the files
-    /// of its masks and references again.
+    /// Values of the fields of patterns that do not follow from the path, such as `{scene}` of a
+    /// column: they find the files of its masks and references again.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub fields: BTreeMap<String, Option<String>>,
     /// The order of the axes of its array, if other files than its own said it.

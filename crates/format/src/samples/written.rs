@@ -11,7 +11,8 @@ pub fn index_of(samples: &Samples, sha256: [u8; 32]) -> Vec<u8> {
     Builder::after(index, samples.len()).finish(&origin)
 }
 
-/// Samples to be written: those of an existing dataset, if samples are appended to it, then the new ones.
+/// Samples to be written: those of an existing dataset, if samples are appended to it, then the new
+/// ones.
 pub struct Written {
     text: Vec<u8>,
     index: Builder<'static>,
@@ -21,8 +22,8 @@ impl Written {
     /// Starts with the samples of `base`. Their lines stay as they are.
     ///
     /// # Errors
-    /// If they cannot be read, or differ from the lines that were indexed: a damaged text must not get a new
-    /// checksum.
+    /// If they cannot be read, or differ from the lines that were indexed: a damaged text must not
+    /// get a new checksum.
     pub fn after(base: Option<&Samples>) -> Result<Self> {
         let Some(base) = base else {
             return Ok(Self { text: Vec::new(), index: Builder::default() });
@@ -41,7 +42,8 @@ impl Written {
     /// Adds a sample.
     ///
     /// # Errors
-    /// If it cannot be the next sample: its id or position does not follow, or its name or line is too long.
+    /// If it cannot be the next sample: its id or position does not follow, or its name or line is
+    /// too long.
     pub fn add(&mut self, sample: &Sample) -> Result<()> {
         let start = self.text.len();
         encode_one(sample, &mut self.text);

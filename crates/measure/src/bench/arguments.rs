@@ -1,4 +1,5 @@
-//! Feature `clap`: options as they are typed on a command line, where the types of fields do not say it.
+//! Feature `clap`: options as they are typed on a command line, where the types of fields do not
+//! say it.
 
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 use hsipack_format::arguments::{duration, rate};
@@ -10,8 +11,8 @@ use crate::arguments::pipeline;
 /// [`Augment`] as two options.
 #[derive(clap::Args)]
 struct AugmentArguments {
-    /// Augmentations in a JSON file, as for `preview --augment` [default: the published augmentations, an
-    /// affine map and flips]
+    /// Augmentations in a JSON file, as for `preview --augment`
+    /// [default: the published augmentations, an affine map and flips]
     #[arg(long, value_name = "FILE", value_parser = pipeline, conflicts_with = "no_augment", help_heading = "Training")]
     augment: Option<Pipeline>,
     /// Do not augment

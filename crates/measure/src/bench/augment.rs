@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 pub enum Augment {
     /// No augmentation.
     None,
-    /// As in the published benchmark: an affine map for half of the cubes, and a flip along each axis for a quarter.
+    /// As in the published benchmark: an affine map for half of the cubes, and a flip along each
+    /// axis for a quarter.
     #[default]
     Published,
     /// By a list of the user.
@@ -27,8 +28,8 @@ impl Augment {
     }
 }
 
-/// The published benchmark's augmentations: an affine map (±45°, 6.25 %, 0.9 to 1.1, reflection) for half of the cubes,
-/// and a flip along each axis for a quarter of them.
+/// The published benchmark's augmentations: an affine map (±45°, 6.25 %, 0.9 to 1.1, reflection)
+/// for half of the cubes, and a flip along each axis for a quarter of them.
 pub fn published() -> Pipeline {
     let flip = Flip { p: 0.25 };
     Pipeline::new(vec![

@@ -1,4 +1,5 @@
-//! When the device worked, by the consumer's clock: from the moment it has a batch until it is done with it.
+//! When the device worked, by the consumer's clock: from the moment it has a batch until it is done
+//! with it.
 
 /// Length of the windows in which utilisation over time is given, in seconds.
 pub const WINDOW_S: f64 = 0.15;
@@ -19,7 +20,8 @@ impl Busy {
         if end > start { self.0.iter().map(inside).sum::<f64>() / (end - start) } else { 0.0 }
     }
 
-    /// Shares of the windows of [`WINDOW_S`] from `start` on. A shorter rest before `end` is dropped.
+    /// Shares of the windows of [`WINDOW_S`] from `start` on. A shorter rest before `end` is
+    /// dropped.
     pub fn windows(&self, start: f64, end: f64) -> Vec<f64> {
         let count = ((end - start) / WINDOW_S + 1e-9).floor().max(0.0) as usize;
         let window = |number: usize| {

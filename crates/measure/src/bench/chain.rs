@@ -1,7 +1,8 @@
-//! How batches are augmented: by the workers of strategies 0 to 2 cube by cube, by the others as whole batches.
+//! How batches are augmented: by the workers of strategies 0 to 2 cube by cube, by the others as
+//! whole batches.
 //!
-//! Workers apply the published chain one augmentation after the other, and each augmentation reads and writes the whole
-//! cube, as is usual. All strategies draw the same random numbers.
+//! Workers apply the published chain one augmentation after the other, and each augmentation reads
+//! and writes the whole cube, as is usual. All strategies draw the same random numbers.
 
 use hsipack_read::augment::{Array, Frame, Host, Images, Library, Parameters, Pipeline, SampleKey};
 

@@ -1,7 +1,9 @@
-//! How `+blosc` packs float32 cubes: with the codec that decompresses these cubes fastest, found by trying.
+//! How `+blosc` packs float32 cubes: with the codec that decompresses these cubes fastest, found by
+//! trying.
 //!
-//! The strategy can only save reading time, and which codec decompresses fast depends on the values: for noise it is a
-//! compressor that gives up early and copies, for counts of few bits it is one that finds long matches.
+//! The strategy can only save reading time, and which codec decompresses fast depends on the
+//! values: for noise it is a compressor that gives up early and copies, for counts of few bits it
+//! is one that finds long matches.
 
 use std::ops::Range;
 use std::path::Path;
@@ -23,8 +25,8 @@ const VALUE: usize = 4;
 /// Bytes of the sample that every codec is tried on, taken from at most `CUBES` cubes.
 const SAMPLE: usize = 64 << 20;
 const CUBES: usize = 8;
-/// Codecs whose speed is at least this share of the fastest count as equally fast, because measuring is no more exact.
-/// The one with the best ratio is taken.
+/// Codecs whose speed is at least this share of the fastest count as equally fast, because
+/// measuring is no more exact. The one with the best ratio is taken.
 const ALIKE: f64 = 0.97;
 const LIMITS: Limits = Limits {
     rounds: 9,
@@ -33,12 +35,12 @@ const LIMITS: Limits = Limits {
     decode: Duration::from_millis(40),
     leaders: 0,
 };
-/// Samples smaller than this are decoded for a shorter time, in proportion but at least a tenth. The whole sample is
-/// still decoded many times.
+/// Samples smaller than this are decoded for a shorter time, in proportion but at least a tenth.
+/// The whole sample is still decoded many times.
 const SMALL: usize = 4 << 20;
 
-/// The codecs that are tried, all with byte shuffle: with bit shuffle nothing decompressed faster, on generated or on
-/// real cubes.
+/// The codecs that are tried, all with byte shuffle: with bit shuffle nothing decompressed faster,
+/// on generated or on real cubes.
 const TRIED: [(Compressor, u8); 7] = [
     (Compressor::Lz4, 1),
     (Compressor::Lz4, 5),
@@ -49,7 +51,8 @@ const TRIED: [(Compressor, u8); 7] = [
     (Compressor::BloscLz, 5),
 ];
 
-/// The layout that decompresses cubes 0 to `count`, .npy files in `folder`, fastest with this many `threads`.
+/// The layout that decompresses cubes 0 to `count`, .npy files in `folder`, fastest with this many
+/// `threads`.
 ///
 /// # Errors
 /// If they cannot be read, or `stop` was set.

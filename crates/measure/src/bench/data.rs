@@ -39,8 +39,8 @@ pub struct Data {
     pub half: PathBuf,
     /// Bytes of these three; 0 for files that no strategy needs.
     pub bytes: [u64; 3],
-    /// How these three are compressed, as the options of `hsipack convert` spell it: `lz4hc 4 byte`. `None` if they are
-    /// not compressed, or no strategy needs them.
+    /// How these three are compressed, as the options of `hsipack convert` spell it:
+    /// `lz4hc 4 byte`. `None` if they are not compressed, or no strategy needs them.
     pub codecs: [Option<String>; 3],
 }
 
@@ -102,17 +102,19 @@ impl Needed {
         }
     }
 
-    /// Bytes per value in all these files together, before compression. The float32 files are always needed, because
-    /// the others are made from them.
+    /// Bytes per value in all these files together, before compression. The float32 files are
+    /// always needed, because the others are made from them.
     fn value_bytes(self) -> u64 {
         VALUE + if self.blosc { VALUE } else { 0 } + if self.half { 2 } else { 0 }
     }
 }
 
-/// Makes the files of the strategies, or finds those that an earlier run kept. `tell` receives progress messages.
+/// Makes the files of the strategies, or finds those that an earlier run kept. `tell` receives
+/// progress messages.
 ///
 /// # Errors
-/// If the cubes cannot be read or packed, there is not enough room on the disk, or the user stops the run.
+/// If the cubes cannot be read or packed, there is not enough room on the disk, or the user stops
+/// the run.
 pub fn prepare(
     options: &BenchOptions,
     progress: &Progress,
@@ -151,7 +153,8 @@ pub fn prepare(
     Ok((data, work))
 }
 
-/// The files that an earlier run kept, if it generated the same cubes. Files of the user may have changed since.
+/// The files that an earlier run kept, if it generated the same cubes. Files of the user may have
+/// changed since.
 fn kept(options: &BenchOptions, folder: &Path, needed: Needed) -> Option<Data> {
     let text = fs::read_to_string(folder.join(MANIFEST)).ok()?;
     let manifest: Manifest = serde_json::from_str(&text).ok()?;

@@ -215,8 +215,8 @@ impl<L: TrainingLibrary> Feed<L> {
         }
     }
 
-    /// Statistics since [`begin`](Self::begin), combined with the consumer's times: how long it waited for each batch,
-    /// and how long it used it.
+    /// Statistics since [`begin`](Self::begin), combined with the consumer's times: how long it
+    /// waited for each batch, and how long it used it.
     pub fn statistics(&self, consumer: ConsumerStats<'_>) -> Statistics {
         let times = BatchTimes {
             load_s: Distribution::of(self.load_s.iter().copied()),

@@ -16,7 +16,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts polling. `None` for the CPU, if there is no NVML, or if NVML does not know the device.
+    /// Starts polling. `None` for the CPU, if there is no NVML, or if NVML does not know the
+    /// device.
     pub fn start(device: Device) -> Option<Self> {
         let address = pci_address(device)?;
         let nvml = Nvml::init().ok()?;
@@ -56,7 +57,8 @@ pub fn gpu_name(device: Device) -> Option<String> {
     Nvml::init().ok()?.device_by_pci_bus_id(pci_address(device)?).ok()?.name().ok()
 }
 
-/// PCI address of a GPU. NVML numbers all GPUs; CUDA numbers only the visible ones, and perhaps in another order.
+/// PCI address of a GPU. NVML numbers all GPUs; CUDA numbers only the visible ones, and perhaps in
+/// another order.
 fn pci_address(device: Device) -> Option<String> {
     let Device::Cuda(number) = device else { return None };
     hsipack_read::pci_bus_id(number).ok()

@@ -73,8 +73,8 @@ struct Kept {
     notes: Vec<String>,
 }
 
-/// Measures a case in this process, with tensors of a library. Peak memory is that of the whole process, so use a new
-/// process for each case.
+/// Measures a case in this process, with tensors of a library. Peak memory is that of the whole
+/// process, so use a new process for each case.
 ///
 /// # Errors
 /// If files cannot be read, augmentations do not fit, or there is no memory.
@@ -137,9 +137,10 @@ pub fn measure<L: TrainingLibrary>(request: &Request, library: &L) -> Result<Mea
     })
 }
 
-/// Number of warm-up epochs. The device's first work takes long, and meanwhile batches are loaded ahead. With a slow
-/// disk, the measured epochs would get these batches for free. So if the device has such work, at least three times as
-/// many batches come first as there are slots, unless no warm-up was requested.
+/// Number of warm-up epochs. The device's first work takes long, and meanwhile batches are loaded
+/// ahead. With a slow disk, the measured epochs would get these batches for free. So if the device
+/// has such work, at least three times as many batches come first as there are slots, unless no
+/// warm-up was requested.
 fn warmup_epochs(
     requested: usize,
     device_works: bool,

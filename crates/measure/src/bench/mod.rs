@@ -1,11 +1,13 @@
-//! Compares the five published strategies for keeping accelerators busy, and decoding on the device, on the same cubes.
+//! Compares the five published strategies for keeping accelerators busy, and decoding on the
+//! device, on the same cubes.
 //!
 //! ```text
 //! cubes → files of every strategy → (repeat × rate × strategy) a process each → figures → table, JSON, page
 //! ```
 //!
-//! `docs/benching.md` describes the strategies. Every case runs in its own process, so that memory, processor time,
-//! allocator and threads are its own. Cases take turns, so that other load on the machine affects all alike.
+//! `docs/benching.md` describes the strategies. Every case runs in its own process, so that memory,
+//! processor time, allocator and threads are its own. Cases take turns, so that other load on the
+//! machine affects all alike.
 //!
 //! | file | part |
 //! |---|---|

@@ -17,7 +17,8 @@ use crate::step::StepKind;
 use crate::{Error, Result};
 use hsipack_store::threads::cores;
 
-/// A way to load data from files onto the device. Each strategy adds one improvement to the one before it.
+/// A way to load data from files onto the device. Each strategy adds one improvement to the one
+/// before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Strategy {
     /// float32 files, read and augmented by workers on the CPU.
@@ -35,7 +36,8 @@ pub enum Strategy {
     /// Decompressed into a ring of slots that is allocated once: hsipack's loader.
     #[serde(rename = "+ring-buffer")]
     Ring,
-    /// Decoded on the device: the ring holds compressed chunks. Not published; for CUDA devices only.
+    /// Decoded on the device: the ring holds compressed chunks. Not published; for CUDA devices
+    /// only.
     #[serde(rename = "+device-decode")]
     DeviceDecode,
 }
@@ -172,7 +174,8 @@ pub struct Settings {
     /// Number of cubes in a batch
     #[cfg_attr(feature = "clap", arg(short, long, value_name = "N", default_value_t = DEFAULT_BATCH_SIZE, value_parser = count(1..=u64::from(u32::MAX)), help_heading = "Training"))]
     pub batch_size: usize,
-    /// Number of workers in strategies 0 to 3, and of decoding threads in the others [default: one per core]
+    /// Number of workers in strategies 0 to 3, and of decoding threads in the others
+    /// [default: one per core]
     #[cfg_attr(feature = "clap", arg(short, long, value_name = "N", default_value_t = cores(), hide_default_value = true, value_parser = count(1..=1024), help_heading = "Training"))]
     pub workers: usize,
     /// Number of epochs to measure each time
@@ -180,14 +183,15 @@ pub struct Settings {
     pub epochs: usize,
     /// Number of epochs to run before the measured ones, each time
     ///
-    /// If the device augments or trains a network, more epochs are run, until there were three times as many batches as
-    /// there is room for.
+    /// If the device augments or trains a network, more epochs are run, until there were three
+    /// times as many batches as there is room for.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = 1, value_parser = count(0..=u64::from(u32::MAX)), help_heading = "Cases"))]
     pub warmup_epochs: usize,
     /// Work of the device for a batch.
     #[cfg_attr(feature = "clap", command(flatten))]
     pub step: StepKind,
-    /// Device that batches go to: cpu (auto is the same), or cuda or cuda:1, which need the Python package with torch
+    /// Device that batches go to: cpu (auto is the same), or cuda or cuda:1, which need the Python
+    /// package with torch
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "NAME", default_value = "auto", help_heading = "Training")
@@ -202,10 +206,12 @@ pub struct Settings {
         arg(long, value_name = "N", default_value_t = 0, help_heading = "Training")
     )]
     pub seed: u64,
-    /// Drop the files from the system's file cache after every epoch, to measure reading from the disk
+    /// Drop the files from the system's file cache after every epoch, to measure reading from the
+    /// disk
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Cases"))]
     pub drop_cache: bool,
-    /// Wait this long before every read of a file, such as 2ms, as on a network disk [default: no wait]
+    /// Wait this long before every read of a file, such as 2ms, as on a network disk
+    /// [default: no wait]
     #[cfg_attr(feature = "clap", arg(long = "latency", value_name = "TIME", value_parser = arguments::seconds, default_value = "0s", hide_default_value = true, help_heading = "Cases"))]
     pub latency_s: f64,
 }
@@ -235,7 +241,8 @@ impl Default for Settings {
 pub struct BenchOptions {
     /// A packed dataset, or cubes as `hsipack convert` takes them [default: generated cubes]
     pub path: Option<String>,
-    /// Number of cubes to generate (12 by default), or maximum number of cubes to take from PATH [default: all of PATH]
+    /// Number of cubes to generate (12 by default), or maximum number of cubes to take from PATH
+    /// [default: all of PATH]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = count(1..=u64::from(u32::MAX)), help_heading = "Cubes"))]
     pub cubes: Option<usize>,
     /// Size of the generated cubes
@@ -265,14 +272,15 @@ pub struct BenchOptions {
     /// Keep the files; the same command uses the files of generated cubes again
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Cubes"))]
     pub keep: bool,
-    /// Strategies, by name or number from 0, separated by commas [default: all that the device can run]
+    /// Strategies, by name or number from 0, separated by commas
+    /// [default: all that the device can run]
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Cases")
     )]
     pub strategies: Vec<Strategy>,
-    /// Read at most this many bytes per second, for all workers together, such as 1000MB/s, or unlimited (repeatable)
-    /// [default: unlimited]
+    /// Read at most this many bytes per second, for all workers together, such as 1000MB/s, or
+    /// unlimited (repeatable) [default: unlimited]
     #[serde(rename = "rate_limit")]
     #[cfg_attr(feature = "clap", arg(long = "rate-limit", value_name = "BYTES/s", value_parser = arguments::rate_limit, help_heading = "Cases"))]
     pub rate_limits: Vec<Option<u64>>,

@@ -9,7 +9,8 @@ use crate::page::chart::{Bar, Chart};
 use crate::page::{Page, escape, table};
 use crate::step::StepKind;
 
-/// The longest part of a run that is shown over time, in seconds: beyond it, windows are too narrow to see.
+/// The longest part of a run that is shown over time, in seconds: beyond it, windows are too narrow
+/// to see.
 const SHOWN_S: f64 = 30.0;
 
 impl Report {

@@ -83,8 +83,8 @@ impl Measurer for Processes<'_> {
 /// Makes the files, measures every case, and summarises the results.
 ///
 /// # Errors
-/// If the device does not exist, files cannot be made, there is not enough memory, a case fails, or the user stops the
-/// run.
+/// If the device does not exist, files cannot be made, there is not enough memory, a case fails, or
+/// the user stops the run.
 pub fn run(
     options: &BenchOptions,
     measurer: &dyn Measurer,
@@ -130,7 +130,8 @@ fn order(rates: &[Option<u64>], strategies: &[Strategy]) -> Vec<(Option<u64>, St
     rates.iter().flat_map(of_rate).collect()
 }
 
-/// Returns an error if the cases would need more memory than there is; otherwise the system would kill the process.
+/// Returns an error if the cases would need more memory than there is; otherwise the system would
+/// kill the process.
 fn check_memory(options: &BenchOptions, data: &Data) -> Result<()> {
     let settings = &options.settings;
     let values = (data.shape.values() * settings.batch_size.min(data.cubes)) as u64;

@@ -1,5 +1,5 @@
-//! Cubes that compress about as well as real ones: smooth mixtures of smooth spectra under uneven light, with a
-//! sensor's noise. scripts/dev/make_cubes.py generates the same kind.
+//! Cubes that compress about as well as real ones: smooth mixtures of smooth spectra under uneven
+//! light, with a sensor's noise. scripts/dev/make_cubes.py generates the same kind.
 
 use super::options::CubeSize;
 use crate::random::{GAMMA, mix};

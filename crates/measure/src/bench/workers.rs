@@ -1,8 +1,9 @@
 //! Strategies 0 to 3: each worker loads whole batches, as the workers of a DataLoader do.
 //!
-//! Worker w loads batches w, w + n, w + 2n, … of an endless stream of epochs, and may be two batches ahead of the
-//! consumer. For each cube it allocates memory, reads or decompresses the cube into it, and augments it (except in
-//! strategy 3). Then it collates the cubes into a new batch. A worker has one thread.
+//! Worker w loads batches w, w + n, w + 2n, … of an endless stream of epochs, and may be two
+//! batches ahead of the consumer. For each cube it allocates memory, reads or decompresses the cube
+//! into it, and augments it (except in strategy 3). Then it collates the cubes into a new batch. A
+//! worker has one thread.
 
 use std::path::PathBuf;
 use std::sync::Arc;

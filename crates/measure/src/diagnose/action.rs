@@ -14,7 +14,8 @@ pub enum Action {
         /// Bytes of memory needed.
         bytes: u64,
     },
-    /// Shuffle windows within a few blocks of cubes that are held decoded, as loaders do by default.
+    /// Shuffle windows within a few blocks of cubes that are held decoded, as loaders do by
+    /// default.
     ShuffleWindow {
         /// Bytes of memory needed.
         bytes: u64,

@@ -1,12 +1,13 @@
-//! Runs the levels of any pipeline, finds the culprit, and tries the remedy: the one algorithm behind `hsipack
-//! diagnose` and `hsipack.diagnose`.
+//! Runs the levels of any pipeline, finds the culprit, and tries the remedy: the one algorithm
+//! behind `hsipack diagnose` and `hsipack.diagnose`.
 //!
 //! ```text
 //! attempt: rounds of all levels → verdict → (each augmentation left out) → remedy → rounds with and without it
 //! again, if the machine changed its speed between levels and remedy
 //! ```
 //!
-//! The trait [`Levels`] stands for the pipeline: a packed dataset (`packed.rs`), or a loader in Python.
+//! The trait [`Levels`] stands for the pipeline: a packed dataset (`packed.rs`), or a loader in
+//! Python.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -36,8 +37,8 @@ pub trait Levels {
     /// The levels that apply, in order. In the last one, everything is real.
     fn levels(&self) -> Vec<Level>;
 
-    /// The level beside which [`Basis::MoreThreads`] is timed, and the number of threads; `None` if more threads would
-    /// show nothing.
+    /// The level beside which [`Basis::MoreThreads`] is timed, and the number of threads; `None` if
+    /// more threads would show nothing.
     fn more_threads(&self) -> Option<(Level, usize)>;
 
     /// Names of the augmentations, in order; empty if they cannot be told apart.
@@ -46,15 +47,16 @@ pub trait Levels {
     /// Whether [`time`](Self::time) can apply this action while everything is real.
     fn can_try(&self, action: &Action) -> bool;
 
-    /// Times a variant: builds it, warms it up, and gives `timer` the function that takes a batch and trains on it.
+    /// Times a variant: builds it, warms it up, and gives `timer` the function that takes a batch
+    /// and trains on it.
     ///
     /// # Errors
     /// If batches cannot be loaded, the training step fails, or the timer is stopped.
     fn time(&mut self, variant: Variant<'_>, timer: &Timer<'_>) -> Result<Lap>;
 
-    /// Facts about the pipeline besides the times, after all levels were timed. They need not include values that the
-    /// driver measures itself: `load_s`, `more_threads`, `more_threads_s`, `augmentations`, `available_memory`, and
-    /// `cores` if it is 0.
+    /// Facts about the pipeline besides the times, after all levels were timed. They need not
+    /// include values that the driver measures itself: `load_s`, `more_threads`, `more_threads_s`,
+    /// `augmentations`, `available_memory`, and `cores` if it is 0.
     ///
     /// # Errors
     /// If the pipeline cannot be inspected.
@@ -104,8 +106,8 @@ impl<'a> Timer<'a> {
         Self { time, stop }
     }
 
-    /// Mean seconds that `batch` takes, over at most `most` calls. One call before them is not measured. `wait` waits
-    /// for the work queued on the device.
+    /// Mean seconds that `batch` takes, over at most `most` calls. One call before them is not
+    /// measured. `wait` waits for the work queued on the device.
     ///
     /// # Errors
     /// The first error of `batch` or `wait`, or if the diagnosis is to stop.
@@ -188,7 +190,8 @@ struct Driver<'a> {
 /// The result of timing all levels.
 struct Timed {
     verdict: Verdict,
-    /// Seconds to load a batch with everything real: the median over rounds, like the times of the verdict.
+    /// Seconds to load a batch with everything real: the median over rounds, like the times of the
+    /// verdict.
     load_s: Option<f64>,
     /// Seconds per batch with more threads, and the number of threads.
     more_threads: Option<(f64, usize)>,
@@ -297,7 +300,8 @@ impl Driver<'_> {
         Ok(costs)
     }
 
-    /// Times three variants in turns: everything real, the same with the remedy, and the basis of the prediction.
+    /// Times three variants in turns: everything real, the same with the remedy, and the basis of
+    /// the prediction.
     fn tried(&mut self, remedy: &Remedy) -> Result<Trial> {
         let (rounds, limits) = (self.effort.rounds, self.effort.limits);
         let real = real(&self.levels.levels()).unwrap_or(Level::Step);

@@ -11,17 +11,18 @@ use serde::{Deserialize, Serialize};
 use super::rounds::Rounds;
 use super::verdict::Limits;
 
-/// How much is measured. `serde` makes these options arguments of Python's `hsipack.diagnose`, the feature `clap` those of
-/// `hsipack diagnose`.
+/// How much is measured. `serde` makes these options arguments of Python's `hsipack.diagnose`, the
+/// feature `clap` those of `hsipack diagnose`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(default)]
 pub struct Effort {
-    /// Apply the recommendation, and compare the measured gain with the predicted one. If the speed of the machine changed
-    /// in between, everything is repeated, up to three times in total
+    /// Apply the recommendation, and compare the measured gain with the predicted one. If the speed
+    /// of the machine changed in between, everything is repeated, up to three times in total
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Measuring"))]
     pub verify: bool,
-    /// How often to run every level; up to three times as often while more rounds could change the verdict
+    /// How often to run every level; up to three times as often while more rounds could change the
+    /// verdict
     // The remedy is tried in rounds as well.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value = "5", value_parser = count(1..=1000).map(Rounds::new), help_heading = "Measuring"))]
     pub rounds: Rounds,

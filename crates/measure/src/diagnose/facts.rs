@@ -23,30 +23,34 @@ pub struct Facts {
     pub stored_bytes: Option<u64>,
     /// Bytes of the samples, decoded.
     pub decoded_bytes: Option<u64>,
-    /// Seconds that the loader needs for a batch with everything real, regardless of how long the rest takes.
+    /// Seconds that the loader needs for a batch with everything real, regardless of how long the
+    /// rest takes.
     pub load_s: Option<f64>,
-    /// Seconds per batch with more threads or workers, measured in the same rounds. For hsipack's loader: at the level
-    /// `decode`, with one thread per core. For a DataLoader: with everything real. This is measured because it cannot
-    /// be computed: cores may share resources, and if loading takes about as long as the step, a batch takes longer
-    /// than either. `None` if it was not measured.
+    /// Seconds per batch with more threads or workers, measured in the same rounds. For hsipack's
+    /// loader: at the level `decode`, with one thread per core. For a DataLoader: with everything
+    /// real. This is measured because it cannot be computed: cores may share resources, and if
+    /// loading takes about as long as the step, a batch takes longer than either. `None` if it was
+    /// not measured.
     pub more_threads_s: Option<f64>,
     /// The number of threads or workers for `more_threads_s`; 0 if it was not measured.
     pub more_threads: usize,
-    /// How batches are copied to the device: `none`, `asynchronous`, `staged`, `emulated`, or `pageable` (from memory
-    /// that is not page-locked).
+    /// How batches are copied to the device: `none`, `asynchronous`, `staged`, `emulated`, or
+    /// `pageable` (from memory that is not page-locked).
     pub copies: String,
     /// Time per batch at the level `augment` without each of the augmentations.
     pub augmentations: Vec<AugmentationCost>,
     /// Rows and columns of the images.
     pub pixels: Option<[u32; 2]>,
-    /// For a loader that is not hsipack's: the share of a sample's loading time in which its process computes, from 0
-    /// to 1. In the rest of the time it waits for files or the network.
+    /// For a loader that is not hsipack's: the share of a sample's loading time in which its
+    /// process computes, from 0 to 1. In the rest of the time it waits for files or the network.
     pub computing: Option<f64>,
-    /// For a DataLoader: the share of a sample's loading time that its augmentations take, from 0 to 1.
+    /// For a DataLoader: the share of a sample's loading time that its augmentations take, from 0
+    /// to 1.
     pub augmenting: Option<f64>,
     /// For a DataLoader: the cost of its `collate_fn`.
     pub collate: Option<CollateCost>,
-    /// Which chunks are already kept in memory: `compressed` or `decoded`; `none` or empty if no chunks are.
+    /// Which chunks are already kept in memory: `compressed` or `decoded`; `none` or empty if no
+    /// chunks are.
     pub cache: String,
     /// Whether crops are chosen by their labels.
     pub labelled_crops: bool,
@@ -62,9 +66,11 @@ pub struct Facts {
     pub compressor: Option<String>,
     /// Whether checksums are verified each time a chunk is decoded.
     pub always_verified: bool,
-    /// Rows and columns of chunks that would suit the crops, if chunks are whole rows and crops are much narrower.
+    /// Rows and columns of chunks that would suit the crops, if chunks are whole rows and crops are
+    /// much narrower.
     pub tiles: Option<[u32; 2]>,
-    /// Cost of a window if each window decodes its chunks by itself; `None` if cubes are read whole.
+    /// Cost of a window if each window decodes its chunks by itself; `None` if cubes are read
+    /// whole.
     pub window: Option<WindowCost>,
     /// The default cache of a loader of all these samples.
     pub auto: Option<CacheChoice>,
@@ -164,7 +170,8 @@ impl Facts {
         }
     }
 
-    /// `bytes` if they may be kept in memory beside everything else: at most half of the available memory.
+    /// `bytes` if they may be kept in memory beside everything else: at most half of the available
+    /// memory.
     pub(super) fn fit(&self, bytes: Option<u64>) -> Option<u64> {
         bytes.filter(|bytes| self.available_memory.is_some_and(|memory| *bytes <= memory / 2))
     }

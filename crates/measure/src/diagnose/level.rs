@@ -10,9 +10,11 @@ pub enum Level {
     Step,
     /// One batch is kept on the device, and augmented again for every step.
     Augment,
-    /// For hsipack's loader on the CPU: one batch is kept as it was stored, and converted and normalised for every step.
+    /// For hsipack's loader on the CPU: one batch is kept as it was stored, and converted and
+    /// normalised for every step.
     Prepare,
-    /// One batch is kept on the host, and copied for every step. It is converted and normalised on the device.
+    /// One batch is kept on the host, and copied for every step. It is converted and normalised on
+    /// the device.
     Copy,
     /// Decoded samples are kept on the host, and collated into batches (in the ring).
     Collate,
@@ -20,8 +22,8 @@ pub enum Level {
     Decode,
     /// Files are read from the system's cache.
     Read,
-    /// For a loader that is not hsipack's: the whole of loading, because its parts cannot be told apart from outside.
-    /// Files are in the system's cache.
+    /// For a loader that is not hsipack's: the whole of loading, because its parts cannot be told
+    /// apart from outside. Files are in the system's cache.
     Load,
     /// Files are read from the disk.
     Cold,

@@ -1,8 +1,9 @@
 //! Finds the part of an input pipeline that training waits for, by caching.
 //!
-//! Training runs with ever more of the pipeline real. At the first level, one batch is kept ready on the device; at the
-//! last level, everything is real. If the rate drops from one level to the next, the part that the level adds is the
-//! culprit. A drop counts only if it is larger than the spread from run to run.
+//! Training runs with ever more of the pipeline real. At the first level, one batch is kept ready
+//! on the device; at the last level, everything is real. If the rate drops from one level to the
+//! next, the part that the level adds is the culprit. A drop counts only if it is larger than the
+//! spread from run to run.
 //!
 //! | file | part |
 //! |---|---|

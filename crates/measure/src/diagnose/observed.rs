@@ -1,7 +1,8 @@
 //! Bottleneck of a running loader, from its counters: a quick look that needs no further runs.
 //!
-//! The parts are named by the same levels, and the remedies come from the same code, as in [`diagnose`](super). The
-//! counters show how long parts were busy, but not what would be gained without them; only a diagnosis measures that.
+//! The parts are named by the same levels, and the remedies come from the same code, as in
+//! [`diagnose`](super). The counters show how long parts were busy, but not what would be gained
+//! without them; only a diagnosis measures that.
 
 use hsipack_read::CacheKind;
 use serde::{Deserialize, Serialize};
@@ -41,7 +42,8 @@ pub struct Observed {
     pub read_s: f64,
     /// Bytes that were read from files.
     pub stored_bytes: u64,
-    /// Bytes that came from disks, not from the system's file cache; `None` if the system does not say.
+    /// Bytes that came from disks, not from the system's file cache; `None` if the system does not
+    /// say.
     pub disk_bytes: Option<u64>,
     /// Processor time of all threads in seconds; `None` if the system does not say.
     pub cpu_s: Option<f64>,
@@ -62,8 +64,8 @@ impl Observed {
         Limit::Decode
     }
 
-    /// Whether threads mostly wait for pages of memory maps, which counts as decoding. This is so if many bytes came
-    /// from disks and the processors were not busy.
+    /// Whether threads mostly wait for pages of memory maps, which counts as decoding. This is so
+    /// if many bytes came from disks and the processors were not busy.
     fn faults(&self) -> bool {
         let from_disk = self.disk_bytes.is_some_and(|bytes| bytes > self.stored_bytes / 4);
         let rested = self.cpu_s.is_some_and(|cpu| cpu < 0.6 * self.decode_busy_s);
@@ -98,7 +100,8 @@ impl Limit {
         }
     }
 
-    /// Changes to try, best first: options, then advice in words; both are empty if the consumer is the limit.
+    /// Changes to try, best first: options, then advice in words; both are empty if the consumer is
+    /// the limit.
     pub fn remedies(self, facts: &Facts) -> (Vec<Action>, Vec<String>) {
         match self {
             Limit::Consumer => (Vec::new(), Vec::new()),

@@ -1,4 +1,5 @@
-//! The options of a diagnosis: which dataset is read how, the training step, and how much is measured.
+//! The options of a diagnosis: which dataset is read how, the training step, and how much is
+//! measured.
 
 // The help of arguments: an address in it is not a link.
 #![allow(rustdoc::bare_urls)]
@@ -28,8 +29,8 @@ use crate::{Error, Result};
 #[cfg(feature = "clap")]
 use hsipack_store::threads::cores;
 
-/// A packed dataset, the options for reading it, the training step, and how much is measured: the options of `hsipack
-/// diagnose`, and its request to another process.
+/// A packed dataset, the options for reading it, the training step, and how much is measured: the
+/// options of `hsipack diagnose`, and its request to another process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[cfg_attr(feature = "clap", command(mut_arg("step_time", |arg| arg.required_unless_present("network"))))]
@@ -42,7 +43,8 @@ pub struct DiagnoseOptions {
     /// Number of cubes, crops or patches in a batch
     #[cfg_attr(feature = "clap", arg(short, long, value_name = "N", default_value_t = DEFAULT_BATCH_SIZE, value_parser = count(1..=u64::from(u32::MAX)), help_heading = "Training"))]
     pub batch_size: usize,
-    /// Augmentations in a JSON file, for every batch; the page Augmentations of the documentation describes it
+    /// Augmentations in a JSON file, for every batch; the page Augmentations of the documentation
+    /// describes it
     #[serde(rename = "augment")]
     #[cfg_attr(feature = "clap", arg(long = "augment", value_name = "FILE", value_parser = arguments::pipeline, help_heading = "Training"))]
     pub pipeline: Option<Pipeline>,
@@ -55,14 +57,16 @@ pub struct DiagnoseOptions {
     /// Windows around labelled pixels instead: the name of the mask, and which pixels.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub patches: Option<(String, Patches)>,
-    /// Read only cubes of these splits, such as train or train,val (repeatable) [default: all cubes]
+    /// Read only cubes of these splits, such as train or train,val (repeatable)
+    /// [default: all cubes]
     #[serde(rename = "split")]
     #[cfg_attr(
         feature = "clap",
         arg(long = "split", value_name = "NAME", value_delimiter = ',', help_heading = "Samples")
     )]
     pub splits: Vec<String>,
-    /// Device that batches go to: cpu (auto is the same), or cuda or cuda:1, which need the Python package with torch
+    /// Device that batches go to: cpu (auto is the same), or cuda or cuda:1, which need the Python
+    /// package with torch
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "DEVICE", default_value = "auto", help_heading = "Device")
@@ -77,21 +81,24 @@ pub struct DiagnoseOptions {
     /// Number of batches that the ring has room for
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = 4, value_parser = count(2..=65535), help_heading = "Resources"))]
     pub slots: usize,
-    /// How to read files: mmap for local disks, pread for network disks, direct to bypass the system's file cache
+    /// How to read files: mmap for local disks, pread for network disks, direct to bypass the
+    /// system's file cache
     #[serde(with = "by_name")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "HOW", value_parser = one_of(&StoreKind::ALL), default_value_t = StoreKind::Mapped, help_heading = "Reading"))]
     pub store: StoreKind,
     /// Emulates a disk, or a connection to the server, of limited speed.
     #[cfg_attr(feature = "clap", command(flatten))]
     pub link: Link,
-    /// Also measure with the dataset dropped from the system's file cache, in every round, to see what the disk costs
+    /// Also measure with the dataset dropped from the system's file cache, in every round, to see
+    /// what the disk costs
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Reading"))]
     pub cold: bool,
     /// How much is measured.
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten))]
     pub effort: Effort,
-    /// Write a trace of all threads, with the complete pipeline, to FILE, for https://ui.perfetto.dev
+    /// Write a trace of all threads, with the complete pipeline, to FILE, for
+    /// https://ui.perfetto.dev
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
     pub trace: Option<PathBuf>,
 }

@@ -26,8 +26,8 @@ use super::subset::subset;
 use crate::device::TrainingLibrary;
 use crate::{Error, Result, machine};
 
-/// A cache counts as full after this many batches that add nothing to it, not counting the batches that were already
-/// waiting.
+/// A cache counts as full after this many batches that add nothing to it, not counting the batches
+/// that were already waiting.
 const FULL: usize = 12;
 
 /// The subject of a diagnosis, and its settings.
@@ -260,8 +260,8 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
         Ok(Lap { batch_s, statistics: Some(loader.statistics()) })
     }
 
-    /// Takes batches as fast as they come until the state is steady: caches are full, memory was touched, and no
-    /// batches are waiting that were loaded before the measurement.
+    /// Takes batches as fast as they come until the state is steady: caches are full, memory was
+    /// touched, and no batches are waiting that were loaded before the measurement.
     fn warm_up(
         &self,
         loader: &mut DeviceLoader<L>,
@@ -382,7 +382,8 @@ struct Samples {
 }
 
 impl Samples {
-    /// Chooses some of the samples that are read. With windows, only samples that have windows are chosen.
+    /// Chooses some of the samples that are read. With windows, only samples that have windows are
+    /// chosen.
     fn of(dataset: &Dataset, workload: &Workload, options: &PackedOptions) -> Result<Self> {
         let Workload { samples, counts, .. } = workload;
         let (_, decoded_bytes) = sizes(dataset, samples);
@@ -399,7 +400,8 @@ impl Samples {
     }
 }
 
-/// Loader options for these samples. If there is at least one whole batch, only whole batches are read.
+/// Loader options for these samples. If there is at least one whole batch, only whole batches are
+/// read.
 fn of_samples(options: &PackedOptions, samples: &Samples) -> LoaderOptions {
     let mut options = options.loader.clone();
     options.samples = Some(samples.ids.clone());

@@ -6,8 +6,8 @@ use super::facts::Facts;
 use super::level::Level;
 use super::verdict::Verdict;
 
-/// A level or another variant whose time was measured. It is measured again beside a remedy, to check whether the
-/// machine is still as fast as when the remedy was predicted.
+/// A level or another variant whose time was measured. It is measured again beside a remedy, to
+/// check whether the machine is still as fast as when the remedy was predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "measured")]
 pub enum Basis {
@@ -68,8 +68,8 @@ impl Prediction {
     }
 }
 
-/// A prediction from a time of everything real, or of the loader in it. It needs no basis, because everything real is
-/// run beside the remedy anyway.
+/// A prediction from a time of everything real, or of the loader in it. It needs no basis, because
+/// everything real is run beside the remedy anyway.
 impl From<f64> for Prediction {
     fn from(batch_s: f64) -> Self {
         Self { batch_s, basis: None }

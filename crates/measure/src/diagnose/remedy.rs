@@ -1,8 +1,8 @@
 //! Remedies of a bottleneck, with the gain that is predicted.
 //!
-//! If a measured time fits, it is the prediction: with stored samples in memory, an epoch takes as long as it took at
-//! the level `decode`. Otherwise the prediction is computed from the measured times of the parts; parts that work at
-//! the same time are as slow as the slowest.
+//! If a measured time fits, it is the prediction: with stored samples in memory, an epoch takes as
+//! long as it took at the level `decode`. Otherwise the prediction is computed from the measured
+//! times of the parts; parts that work at the same time are as slow as the slowest.
 
 use hsipack_format::{Command, Opt};
 use hsipack_read::CacheKind;
@@ -75,7 +75,8 @@ pub fn remedy(verdict: &Verdict, facts: &Facts) -> Option<Remedy> {
     })
 }
 
-/// More threads are preferred to decoded samples in memory if a batch then takes at most this many times as long.
+/// More threads are preferred to decoded samples in memory if a batch then takes at most this many
+/// times as long.
 const MAX_SLOWDOWN: f64 = 1.1;
 
 type Advice = (Action, Option<Prediction>, Vec<String>);
@@ -84,8 +85,8 @@ fn words(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
-/// `other_work`, or the time of loading if that is longer, because loading may be the next bottleneck. `part` is the
-/// share of today's batch that is still loaded.
+/// `other_work`, or the time of loading if that is longer, because loading may be the next
+/// bottleneck. `part` is the share of today's batch that is still loaded.
 fn slowed_by_loading(facts: &Facts, other_work: Prediction, part: f64) -> Prediction {
     facts.load_s.map_or(other_work, |time| other_work.slowest((time * part).into()))
 }
@@ -113,7 +114,8 @@ fn augmentation(verdict: &Verdict, facts: &Facts) -> Advice {
     (Action::Without { index, name: cost.name.clone() }, Some(predicted), advice)
 }
 
-/// Advice for a loader that waits for conversion and normalisation, which threads and memory do not help.
+/// Advice for a loader that waits for conversion and normalisation, which threads and memory do not
+/// help.
 fn prepare_advice() -> Vec<String> {
     vec![
         "choose element types that need less work: float16 images that are not normalised are delivered as they are".to_owned(),

@@ -1,4 +1,5 @@
-//! Times the levels of a packed dataset in another process. This process makes the verdict and the report.
+//! Times the levels of a packed dataset in another process. This process makes the verdict and the
+//! report.
 
 use std::sync::atomic::AtomicBool;
 
@@ -114,11 +115,12 @@ pub fn recorded(options: &PackedOptions) -> Result<String> {
         .map_err(|error| Error::bug(format!("the trace is not text: {error}")))
 }
 
-/// Diagnoses a packed dataset whose levels are timed by another process. Also returns the trace, if it was requested.
-/// `stop` ends the diagnosis early; `tell` receives progress messages.
+/// Diagnoses a packed dataset whose levels are timed by another process. Also returns the trace, if
+/// it was requested. `stop` ends the diagnosis early; `tell` receives progress messages.
 ///
 /// # Errors
-/// If the dataset or the device cannot be used, a step fails, the process ends, or the diagnosis was stopped.
+/// If the dataset or the device cannot be used, a step fails, the process ends, or the diagnosis
+/// was stopped.
 pub fn run_remotely(
     request: &DiagnoseOptions,
     process: Process,

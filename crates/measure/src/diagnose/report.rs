@@ -34,8 +34,8 @@ pub struct Diagnosis {
     pub verified: Option<Verified>,
     /// Statistics of the loader with everything real, if it is hsipack's.
     pub statistics: Option<Statistics>,
-    /// Number of times that everything was measured. It is more than 1 if the speed of the machine changed between the
-    /// levels and the trial of the remedy.
+    /// Number of times that everything was measured. It is more than 1 if the speed of the machine
+    /// changed between the levels and the trial of the remedy.
     pub attempts: usize,
     /// Levels that could not be measured, with the reason.
     pub notes: Vec<String>,
@@ -52,12 +52,12 @@ pub struct Verified {
     pub gain: f64,
     /// Relative error of the prediction: predicted gain divided by measured gain, minus 1.
     pub error: Option<f64>,
-    /// Seconds per batch for the basis of the prediction: when the levels were measured, and beside the remedy. `None`
-    /// if the basis cannot be measured by itself.
+    /// Seconds per batch for the basis of the prediction: when the levels were measured, and beside
+    /// the remedy. `None` if the basis cannot be measured by itself.
     pub basis_s: Option<[f64; 2]>,
-    /// Whether a batch without the remedy took as long as when the levels were measured, and the basis still predicts
-    /// the same gain. If not, the speed of the machine changed in between, and prediction and measurement cannot be
-    /// compared.
+    /// Whether a batch without the remedy took as long as when the levels were measured, and the
+    /// basis still predicts the same gain. If not, the speed of the machine changed in between, and
+    /// prediction and measurement cannot be compared.
     pub steady: bool,
 }
 
@@ -73,8 +73,8 @@ pub struct Trial {
 }
 
 impl Verified {
-    /// Compares the time of a batch without and with the remedy, and checks both times without it against those from
-    /// when the levels were measured.
+    /// Compares the time of a batch without and with the remedy, and checks both times without it
+    /// against those from when the levels were measured.
     pub fn new(
         trial: Trial,
         remedy: &Remedy,
@@ -103,8 +103,8 @@ impl Verified {
 }
 
 impl Diagnosis {
-    /// The report for people, with options spelled for the surface in use. It has several lines, and the last one ends
-    /// with a newline.
+    /// The report for people, with options spelled for the surface in use. It has several lines,
+    /// and the last one ends with a newline.
     pub fn text(&self) -> String {
         let mut out = String::new();
         // Writing to a string cannot fail.
@@ -239,8 +239,8 @@ fn line(out: &mut String, name: &str, text: &str) -> std::fmt::Result {
 /// Width of a terminal in columns.
 const COLUMNS: usize = 80;
 
-/// Writes `before` and then `text`, wrapped at blanks to fit a terminal. Further lines are indented by the width of
-/// `before`.
+/// Writes `before` and then `text`, wrapped at blanks to fit a terminal. Further lines are indented
+/// by the width of `before`.
 fn wrapped(out: &mut String, before: &str, text: &str) -> std::fmt::Result {
     let indent = before.chars().count();
     let (mut at, mut first) = (indent, true);

@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::verdict::{Limits, Measured, verdict};
 
-/// Number of rounds: first as many as requested, then more until the result is settled, up to [`Rounds::MAX_FACTOR`]
-/// times as many.
+/// Number of rounds: first as many as requested, then more until the result is settled, up to
+/// [`Rounds::MAX_FACTOR`] times as many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "usize")]
 pub struct Rounds {
@@ -58,8 +58,8 @@ impl Rounds {
         done.is_none_or(|done| self.end(done, || verdict(levels, limits).settled))
     }
 
-    /// Whether a remedy was tried in enough rounds. `times` are seconds per batch without it, with it, and of any other
-    /// variant in the same rounds.
+    /// Whether a remedy was tried in enough rounds. `times` are seconds per batch without it, with
+    /// it, and of any other variant in the same rounds.
     pub fn suffice_to_compare(self, times: &[&[f64]], limits: Limits) -> bool {
         let done = times.iter().map(|times| times.len()).min();
         let certain = || times.iter().all(|times| limits.are_certain(times));

@@ -5,12 +5,13 @@ use crate::machine;
 /// Batches per epoch, if that many fit into memory.
 const BATCHES: usize = 12;
 
-/// Minimum number of cubes if each has many windows, so that they do not all fit into the processor's cache.
+/// Minimum number of cubes if each has many windows, so that they do not all fit into the
+/// processor's cache.
 const CUBES: usize = 4;
 
-/// Chooses some of the `chosen` samples, evenly spread. `decoded_bytes` is the size of all chosen samples, decoded. The
-/// result makes 12 batches, or as many as fit into a quarter of the memory, but at least one batch. Each sample gives
-/// `per_sample` items on average.
+/// Chooses some of the `chosen` samples, evenly spread. `decoded_bytes` is the size of all chosen
+/// samples, decoded. The result makes 12 batches, or as many as fit into a quarter of the memory,
+/// but at least one batch. Each sample gives `per_sample` items on average.
 pub fn subset(
     chosen: &[usize],
     decoded_bytes: u64,

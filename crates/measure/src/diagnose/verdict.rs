@@ -31,13 +31,14 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Whether the median of some times is certain enough: more measurements would hardly change it.
+    /// Whether the median of some times is certain enough: more measurements would hardly change
+    /// it.
     pub fn are_certain(self, times: &[f64]) -> bool {
         error(spread(times), times.len()) <= self.share / 2.0 * median(times)
     }
 
-    /// Whether two times of the same work agree: the longer one is at most 1.5 times [`share`](Self::share) above the
-    /// shorter one.
+    /// Whether two times of the same work agree: the longer one is at most 1.5 times
+    /// [`share`](Self::share) above the shorter one.
     pub fn agree(self, one_s: f64, other_s: f64) -> bool {
         one_s.max(other_s) <= (1.0 + 1.5 * self.share) * one_s.min(other_s)
     }
@@ -58,8 +59,8 @@ pub struct Row {
     pub spread_s: f64,
     /// Number of rounds.
     pub rounds: usize,
-    /// Seconds per batch that everything real at this level needs: the minimum over this level and all later ones,
-    /// which include everything that this one has.
+    /// Seconds per batch that everything real at this level needs: the minimum over this level and
+    /// all later ones, which include everything that this one has.
     pub bound_s: f64,
     /// Additional seconds that it needs over the level before.
     pub cost_s: f64,
@@ -76,11 +77,12 @@ pub struct Row {
 pub struct Verdict {
     /// The levels, in order.
     pub rows: Vec<Row>,
-    /// The level with the highest cost among those that count. `None` if none counts: the step dominates.
+    /// The level with the highest cost among those that count. `None` if none counts: the step
+    /// dominates.
     pub culprit: Option<Level>,
-    /// Whether more rounds would hardly change the verdict. It is not settled if the median of a level is uncertain by
-    /// more than half the share that counts, if the spread hides a drop that would count, or if the culprit's cost is
-    /// less than twice the cost that counts.
+    /// Whether more rounds would hardly change the verdict. It is not settled if the median of a
+    /// level is uncertain by more than half the share that counts, if the spread hides a drop that
+    /// would count, or if the culprit's cost is less than twice the cost that counts.
     pub settled: bool,
 }
 
@@ -173,8 +175,8 @@ fn error(spread: f64, rounds: usize) -> f64 {
     spread / (rounds as f64).sqrt()
 }
 
-/// The median distance from the median, scaled to be the standard deviation of a normal distribution. With it, a single
-/// disturbed round does not hide a culprit.
+/// The median distance from the median, scaled to be the standard deviation of a normal
+/// distribution. With it, a single disturbed round does not hide a culprit.
 fn spread(values: &[f64]) -> f64 {
     let middle = median(values);
     let distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();

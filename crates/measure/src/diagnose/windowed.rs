@@ -1,7 +1,7 @@
 //! Advice if every window decodes its chunks by itself: the default of loaders.
 //!
-//! For crops and patches, a cache is the first advice and the default. Other chunks, codecs and threads come after it,
-//! because they only make work cheaper that a cache avoids.
+//! For crops and patches, a cache is the first advice and the default. Other chunks, codecs and
+//! threads come after it, because they only make work cheaper that a cache avoids.
 
 use hsipack_format::remedy::Part;
 use hsipack_format::{Command, Opt};
@@ -14,8 +14,8 @@ use super::prediction::Prediction;
 use super::verdict::Verdict;
 use super::words::bytes;
 
-/// The default of a loader with this many windows, and the predicted time of a batch. `None` if it already does
-/// so, or cannot.
+/// The default of a loader with this many windows, and the predicted time of a batch. `None` if it
+/// already does so, or cannot.
 pub(super) fn by_default(verdict: &Verdict, facts: &Facts) -> Option<(Action, Prediction, String)> {
     let (window, auto) = (facts.window.as_ref()?, facts.auto.as_ref()?);
     if facts.cache == "decoded" || auto.kind != CacheKind::Decoded {

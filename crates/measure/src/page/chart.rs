@@ -13,7 +13,8 @@
 //! assert!(svg.contains("ring buffer"));
 //! ```
 //!
-//! Numbers that are not finite are skipped, and a line is interrupted there. All names and labels are plain text.
+//! Numbers that are not finite are skipped, and a line is interrupted there. All names and labels
+//! are plain text.
 
 use std::fmt::Write;
 
@@ -185,14 +186,15 @@ impl Chart {
         self.add(name, Kind::Steps(points.to_vec()))
     }
 
-    /// Adds an area on top of the areas before it. The points of all areas must have the same x values.
+    /// Adds an area on top of the areas before it. The points of all areas must have the same x
+    /// values.
     #[must_use]
     pub fn area(self, name: &str, points: &[[f64; 2]]) -> Self {
         self.add(name, Kind::Area(points.to_vec()))
     }
 
-    /// Adds points, each with a label that may be empty. If a label would overlap another, it is shown only when the
-    /// pointer is on the point.
+    /// Adds points, each with a label that may be empty. If a label would overlap another, it is
+    /// shown only when the pointer is on the point.
     #[must_use]
     pub fn scatter(self, name: &str, points: &[([f64; 2], &str)]) -> Self {
         let points = points.iter().map(|(point, label)| (*point, (*label).to_owned())).collect();
@@ -246,8 +248,8 @@ impl Chart {
         svg::picture(target, self.size, [&self.title, &self.description], "", &out)
     }
 
-    /// The chart for a page: at its own size if the page is wide. On a narrow page it is as wide as a phone and
-    /// `phone_height` high, so that text keeps its size.
+    /// The chart for a page: at its own size if the page is wide. On a narrow page it is as wide as
+    /// a phone and `phone_height` high, so that text keeps its size.
     pub fn for_page(&self, phone_height: f64) -> String {
         let phone = self.clone().size(PHONE_WIDTH, phone_height).render(SvgTarget::Page);
         let desk = self.render(SvgTarget::Page);
@@ -267,8 +269,8 @@ impl Chart {
             .collect()
     }
 
-    /// Writes the names of the series from the line `first` on, in as many lines as they need, and returns where they
-    /// end. A single series needs no name.
+    /// Writes the names of the series from the line `first` on, in as many lines as they need, and
+    /// returns where they end. A single series needs no name.
     fn legend(&self, out: &mut String, first: f64) -> f64 {
         let named: Vec<_> =
             self.series.iter().enumerate().filter(|(_, series)| !series.name.is_empty()).collect();
@@ -525,7 +527,8 @@ fn fitting(words: &str, size: f64, room: f64) -> String {
     format!("{}…", cut.trim_end())
 }
 
-/// The text in up to three lines, broken at spaces and after hyphens. Lines that are still too wide are cut.
+/// The text in up to three lines, broken at spaces and after hyphens. Lines that are still too wide
+/// are cut.
 fn wrapped(words: &str, size: f64, room: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let parts = words.split_whitespace().flat_map(|word| {

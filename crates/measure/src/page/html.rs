@@ -21,8 +21,8 @@ pub fn escape(text: &str) -> String {
     html
 }
 
-/// A table in its own box, which scrolls if it is wider than the page. All cells are plain text. The first column names
-/// the rows; all other columns are right-aligned.
+/// A table in its own box, which scrolls if it is wider than the page. All cells are plain text.
+/// The first column names the rows; all other columns are right-aligned.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let head: String =
         head.iter().map(|cell| format!("<th scope=\"col\">{}</th>", escape(cell))).collect();
@@ -41,7 +41,8 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     )
 }
 
-/// Escapes JSON for a script element: the value stays the same, but no character has a meaning in HTML.
+/// Escapes JSON for a script element: the value stays the same, but no character has a meaning in
+/// HTML.
 pub(super) fn json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {

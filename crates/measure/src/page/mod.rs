@@ -21,8 +21,8 @@
 //! | `ticks.rs` | round numbers along an axis |
 //! | `svg.rs` | pictures in a page or in their own file, and their colours |
 //!
-//! Rules: a page loads nothing (its policy forbids it), and shows no figure that is not in its `data`. Everything
-//! except animations can be read without its script.
+//! Rules: a page loads nothing (its policy forbids it), and shows no figure that is not in its
+//! `data`. Everything except animations can be read without its script.
 
 pub mod chart;
 mod html;
@@ -64,15 +64,16 @@ impl Page {
         self
     }
 
-    /// Adds a section. The heading is plain text. The content is HTML: use [`escape`] for all text that comes from
-    /// outside. A section with an empty heading has no heading.
+    /// Adds a section. The heading is plain text. The content is HTML: use [`escape`] for all text
+    /// that comes from outside. A section with an empty heading has no heading.
     #[must_use]
     pub fn section(mut self, heading: &str, html: &str) -> Self {
         self.sections.push((heading.to_owned(), html.to_owned()));
         self
     }
 
-    /// Sets the run as JSON. Scripts read it with `JSON.parse(document.getElementById('data').textContent)`.
+    /// Sets the run as JSON. Scripts read it with
+    /// `JSON.parse(document.getElementById('data').textContent)`.
     ///
     /// # Panics
     /// If the data cannot be serialised to JSON, like maps without string keys.

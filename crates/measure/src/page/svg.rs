@@ -1,7 +1,8 @@
 //! Pictures in a page or in their own file, and their colours.
 //!
-//! In a page, colours are the page's variables, so that pictures follow its dark mode. In their own file, pictures
-//! contain a style with plain colours, because many programs that draw SVG do not support variables.
+//! In a page, colours are the page's variables, so that pictures follow its dark mode. In their own
+//! file, pictures contain a style with plain colours, because many programs that draw SVG do not
+//! support variables.
 
 use super::escape;
 
@@ -14,8 +15,8 @@ pub enum SvgTarget {
     File,
 }
 
-/// Name, light value and dark value of every colour. `c0` to `c6` are the colours of Okabe and Ito, which people with
-/// any colour vision can tell apart, with lighter shades on dark ground.
+/// Name, light value and dark value of every colour. `c0` to `c6` are the colours of Okabe and Ito,
+/// which people with any colour vision can tell apart, with lighter shades on dark ground.
 const COLOURS: [(&str, &str, &str); 12] = [
     ("paper", "#ffffff", "#14171a"),
     ("card", "#f7f8f9", "#1c2024"),
@@ -85,8 +86,9 @@ pub(super) fn page_style() -> String {
     )
 }
 
-/// A picture of the given size in pixels around `content`, which is SVG. Title and description are plain text, and
-/// screen readers read them. `extra` are CSS rules for the content, with the page's variables as colours.
+/// A picture of the given size in pixels around `content`, which is SVG. Title and description are
+/// plain text, and screen readers read them. `extra` are CSS rules for the content, with the page's
+/// variables as colours.
 pub fn picture(
     target: SvgTarget,
     [width, height]: [f64; 2],

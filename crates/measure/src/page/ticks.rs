@@ -10,8 +10,8 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    /// About `count` ticks that cover at least `low` to `high`. An empty range is widened. Numbers that are not finite
-    /// are replaced: `low` by 0, `high` by `low` + 1.
+    /// About `count` ticks that cover at least `low` to `high`. An empty range is widened. Numbers
+    /// that are not finite are replaced: `low` by 0, `high` by `low` + 1.
     pub fn around(low: f64, high: f64, count: usize) -> Self {
         let (low, high) = sound(low, high);
         let step = round_step((high - low) / count.max(1) as f64);

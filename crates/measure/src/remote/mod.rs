@@ -1,8 +1,9 @@
-//! Measuring in another process. Each case of a benchmark runs in its own process, so that memory and processor time
-//! are its own. Devices for which this process has no library are measured in a Python process, whose torch supports
-//! them.
+//! Measuring in another process. Each case of a benchmark runs in its own process, so that memory
+//! and processor time are its own. Devices for which this process has no library are measured in a
+//! Python process, whose torch supports them.
 //!
-//! Requests are written to the process's standard input and answers to its standard output, both as JSON, one per line:
+//! Requests are written to the process's standard input and answers to its standard output, both as
+//! JSON, one per line:
 //!
 //! | request | answer |
 //! |---|---|
@@ -10,8 +11,8 @@
 //! | [`Request::Bench`] | a [`bench::Measurement`](crate::bench::Measurement) |
 //! | [`Request::Diagnose`] | [`diagnose::About`](crate::diagnose::About); after it, only requests of [`diagnose`](crate::diagnose) follow |
 //!
-//! An answer is `{"done": …}` or `{"failed": …}`, an error with all its parts. The process that asked spells the remedy
-//! for its own users. The process ends when its input ends.
+//! An answer is `{"done": …}` or `{"failed": …}`, an error with all its parts. The process that
+//! asked spells the remedy for its own users. The process ends when its input ends.
 //!
 //! | file | part |
 //! |---|---|

@@ -190,8 +190,8 @@ mod tests {
         assert!(Process::start(&mut Command::new("./no-such-program")).is_err());
     }
 
-    /// Whether this process ignores Ctrl-C, like one that a script started in the background. Its children then ignore
-    /// it as well.
+    /// Whether this process ignores Ctrl-C, like one that a script started in the background. Its
+    /// children then ignore it as well.
     fn ctrl_c_is_ignored() -> bool {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -8,7 +8,8 @@ use crate::{Result, bench, diagnose};
 /// Answers requests with a library until there are no more.
 ///
 /// # Errors
-/// If a request cannot be read, or an answer cannot be sent. An error during measuring is sent as an answer.
+/// If a request cannot be read, or an answer cannot be sent. An error during measuring is sent as
+/// an answer.
 pub fn serve<L: TrainingLibrary>(library: &L, channel: &mut Channel<'_>) -> Result<()> {
     while let Some(request) = channel.request()? {
         match request {

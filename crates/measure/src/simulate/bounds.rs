@@ -13,7 +13,8 @@ pub struct Bounds {
     /// One divided by the mean decode time; `None` if the device does not decode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decode: Option<f64>,
-    /// Number of device slots divided by the mean time of all stages on the device; `None` if there is a slot for each stage.
+    /// Number of device slots divided by the mean time of all stages on the device; `None` if there
+    /// is a slot for each stage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_slots: Option<f64>,
     /// One divided by the mean step time.
@@ -62,7 +63,8 @@ pub enum Limit {
     DeviceSlots,
     /// The model's step: loaders wait for the model.
     Step,
-    /// The two lowest bounds are within 10 % of each other. The spread of the times and the size of the queue matter, too.
+    /// The two lowest bounds are within 10 % of each other. The spread of the times and the size of
+    /// the queue matter, too.
     Balanced,
 }
 

@@ -5,14 +5,15 @@
 //!   loading    holding    queue      waiting     copy                 decoding                step
 //! ```
 //!
-//! At any time, a loader loads or holds one batch, at most `queue` batches are queued and not taken, and each stage after
-//! the queue (`stages.rs`) works on at most one batch. The first of these stages takes a batch when it is done with the
-//! one before. A loader begins its next batch at the moment when its last one is queued.
+//! At any time, a loader loads or holds one batch, at most `queue` batches are queued and not
+//! taken, and each stage after the queue (`stages.rs`) works on at most one batch. The first of
+//! these stages takes a batch when it is done with the one before. A loader begins its next batch
+//! at the moment when its last one is queued.
 //!
-//! First come: batches are queued in the order in which they are loaded. A batch that finds the queue full is queued
-//! when another one is taken. In order: the places of the queue belong to the next `queue` batches by number, so batch
-//! b is queued once it is loaded and batch b − `queue` is taken. Without a queue, a batch is queued at the moment when
-//! it is taken.
+//! First come: batches are queued in the order in which they are loaded. A batch that finds the
+//! queue full is queued when another one is taken. In order: the places of the queue belong to the
+//! next `queue` batches by number, so batch b is queued once it is loaded and batch b − `queue` is
+//! taken. Without a queue, a batch is queued at the moment when it is taken.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -38,7 +39,8 @@ struct Engine<'a, L> {
     /// First come: queued batches with their loaders, and then (`held`) batches that loaders hold.
     queued: VecDeque<(u64, usize)>,
     held: VecDeque<(u64, usize)>,
-    /// In order: whether each batch that is not yet taken is loaded, at its number modulo the length.
+    /// In order: whether each batch that is not yet taken is loaded, at its number modulo the
+    /// length.
     loaded: Vec<bool>,
 }
 

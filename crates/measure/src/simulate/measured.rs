@@ -10,11 +10,13 @@ use hsipack_format::{Command, Opt, Remedy, remedy};
 
 /// Loaders, queue, device and model as derived from statistics.
 ///
-/// A loader with S slots has one batch in use while the model works on it or the link copies it, so S − 1 can be loading
-/// or ready; S − 2 if a device decodes, because a batch has its slot until it is decoded, while the next one is copied. At
-/// most that many load at a time, and the others form the queue: with L loaders, S − 1 − L places. A real loader that finds
-/// no free slot waits before it begins a batch, whereas a simulated one waits with a batch in hand. Both load the same
-/// batches at the same times, because in both cases the number of batches that are begun and not taken is limited.
+/// A loader with S slots has one batch in use while the model works on it or the link copies it, so
+/// S − 1 can be loading or ready; S − 2 if a device decodes, because a batch has its slot until it
+/// is decoded, while the next one is copied. At most that many load at a time, and the others form
+/// the queue: with L loaders, S − 1 − L places. A real loader that finds no free slot waits before
+/// it begins a batch, whereas a simulated one waits with a batch in hand. Both load the same
+/// batches at the same times, because in both cases the number of batches that are begun and not
+/// taken is limited.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// Number of batches that are loaded at the same time.
@@ -27,7 +29,8 @@ pub struct Measured {
     pub copy: Option<Times>,
     /// Time to decode a batch on the device; `None` if it decoded none.
     pub decode: Option<Times>,
-    /// Number of slots of the device, without buffers for batches that it will decode; `None` if there is no device.
+    /// Number of slots of the device, without buffers for batches that it will decode; `None` if
+    /// there is no device.
     pub device_slots: Option<usize>,
     /// Time from receiving a batch to requesting the next one; `None` if there are no such times.
     pub step: Option<Times>,
@@ -35,7 +38,8 @@ pub struct Measured {
     pub threads: Option<usize>,
 }
 
-/// The part of `hsipack_read::Statistics` that is needed. Files may have more fields, and may lack the other ones.
+/// The part of `hsipack_read::Statistics` that is needed. Files may have more fields, and may lack
+/// the other ones.
 #[derive(Deserialize)]
 struct Statistics {
     schema: u32,
@@ -55,8 +59,9 @@ struct Inside {
 }
 
 impl Measured {
-    /// Finds statistics in JSON from `hsipack read`, `bench` or `diagnose` or from `Loader.stats()`: at the top, under
-    /// `statistics`, or in the member of `strategies` with this name.
+    /// Finds statistics in JSON from `hsipack read`, `bench` or `diagnose` or from
+    /// `Loader.stats()`: at the top, under `statistics`, or in the member of `strategies` with this
+    /// name.
     ///
     /// # Errors
     /// If there are none, if there are several and none is named, or if they are not valid.

@@ -1,10 +1,11 @@
-//! Simulates loaders, queue, device and model over time: how many batches an input pipeline delivers, and which part waits for
-//! which.
+//! Simulates loaders, queue, device and model over time: how many batches an input pipeline
+//! delivers, and which part waits for which.
 //!
-//! Each of several **loaders** works on one batch at a time. A finished batch goes into a bounded **queue**. While the
-//! queue is full, the loader **holds** its batch and waits (back-pressure). One consumer, the **model**, takes a batch,
-//! works on it for one step, and takes the next. With a **device**, batches are copied and may be decoded there before
-//! the step, one at a time each; the first of these stages takes batches from the queue.
+//! Each of several **loaders** works on one batch at a time. A finished batch goes into a bounded
+//! **queue**. While the queue is full, the loader **holds** its batch and waits (back-pressure).
+//! One consumer, the **model**, takes a batch, works on it for one step, and takes the next. With a
+//! **device**, batches are copied and may be decoded there before the step, one at a time each; the
+//! first of these stages takes batches from the queue.
 //!
 //! ```
 //! use hsipack_measure::simulate::{Model, simulate};
@@ -13,8 +14,8 @@
 //! assert!((95..=101).contains(&outcome.batches)); // in 30 s; 98 if all loads took the same time
 //! ```
 //!
-//! Time advances from event to event in whole nanoseconds; there are no time steps, and nothing else is rounded. The
-//! same model gives the same run on every machine.
+//! Time advances from event to event in whole nanoseconds; there are no time steps, and nothing
+//! else is rounded. The same model gives the same run on every machine.
 //!
 //! | file | part |
 //! |---|---|

@@ -6,8 +6,8 @@ use super::bounds::Bounds;
 use super::times::{LONGEST_S, Times};
 use crate::{Error, Result};
 
-/// The default spread of load times, as a share of their mean. With it, simulations reproduce the published runs of 7
-/// loaders (docs/simulating.md).
+/// The default spread of load times, as a share of their mean. With it, simulations reproduce the
+/// published runs of 7 loaders (docs/simulating.md).
 pub const DEFAULT_SPREAD: f64 = 0.05;
 
 /// Maximum number of loaders.
@@ -19,7 +19,8 @@ pub const MAX_QUEUE: usize = 1 << 20;
 /// Maximum number of device slots.
 pub const MAX_DEVICE_SLOTS: usize = 1024;
 
-/// Number of device slots of hsipack's loader: one is written to while one is used. [`Model::copies_ahead`] adds one.
+/// Number of device slots of hsipack's loader: one is written to while one is used.
+/// [`Model::copies_ahead`] adds one.
 pub(super) const DEVICE_SLOTS: usize = 2;
 
 /// Maximum number of simulated batches: a few seconds of work.
@@ -31,8 +32,9 @@ pub const MAX_BATCHES: u64 = 50_000_000;
 pub enum Order {
     /// The batch that was loaded first. The next free loader begins the next batch.
     FirstCome,
-    /// The next batch by number, as with PyTorch's DataLoader: loader i modulo the number of loaders loads batch i. A
-    /// slow batch delays the batches after it, which wait in the queue and in the loaders.
+    /// The next batch by number, as with PyTorch's DataLoader: loader i modulo the number of
+    /// loaders loads batch i. A slow batch delays the batches after it, which wait in the queue and
+    /// in the loaders.
     InOrder,
 }
 
@@ -61,15 +63,15 @@ pub struct Model {
     pub copy: Option<Times>,
     /// Time to decode a batch on the device; `None` if the loaders decode.
     pub decode: Option<Times>,
-    /// Number of batches that can be on the device: from the beginning of the copy, or of the decoding if there is no copy,
-    /// to the end of the step. Without either, it has no effect.
+    /// Number of batches that can be on the device: from the beginning of the copy, or of the
+    /// decoding if there is no copy, to the end of the step. Without either, it has no effect.
     pub device_slots: usize,
     /// Time that the model needs for a batch.
     pub step: Times,
-    /// Number of finished batches that the queue can hold, in addition to those that loaders hold. With 0, a loader
-    /// holds its batch until it is taken: by the model or, on a device, by the link, which is done with it after the
-    /// copy. At most `loaders + queue` batches are begun and not taken; for a DataLoader this limit is
-    /// `num_workers * prefetch_factor`.
+    /// Number of finished batches that the queue can hold, in addition to those that loaders hold.
+    /// With 0, a loader holds its batch until it is taken: by the model or, on a device, by the
+    /// link, which is done with it after the copy. At most `loaders + queue` batches are begun and
+    /// not taken; for a DataLoader this limit is `num_workers * prefetch_factor`.
     pub queue: usize,
     /// Which batch the model gets next.
     pub order: Order,
@@ -82,8 +84,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Loaders without queue and device, first come first served, for 30 s, with mean times in seconds, the default
-    /// spread of load times, and a constant step time.
+    /// Loaders without queue and device, first come first served, for 30 s, with mean times in
+    /// seconds, the default spread of load times, and a constant step time.
     pub fn new(loaders: usize, load_s: f64, step_s: f64) -> Self {
         Self {
             loaders,
@@ -105,8 +107,8 @@ impl Model {
         self.copy.is_some() || self.decode.is_some()
     }
 
-    /// Whether batches are copied and then decoded. While one is decoded, the next is copied into a buffer of its own,
-    /// so one more batch can be on the device.
+    /// Whether batches are copied and then decoded. While one is decoded, the next is copied into a
+    /// buffer of its own, so one more batch can be on the device.
     pub(super) fn copies_ahead(copy: Option<&Times>, decode: Option<&Times>) -> bool {
         copy.is_some() && decode.is_some()
     }

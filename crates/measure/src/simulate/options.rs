@@ -31,7 +31,8 @@ pub struct SimulateOptions {
     /// Mean time that a loader needs for a batch, such as 2s
     #[cfg_attr(feature = "clap", arg(long, value_name = "TIME", value_parser = duration, required_unless_present = "from"))]
     pub load_time: Option<Duration>,
-    /// Standard deviation of load times: a share of their mean, such as 30%, or a time [default: 5%]
+    /// Standard deviation of load times: a share of their mean, such as 30%, or a time
+    /// [default: 5%]
     ///
     /// Load times are log-normal: never negative, with a tail of slow batches.
     #[cfg_attr(feature = "clap", arg(long, value_name = "SPREAD", value_parser = arguments::spread))]
@@ -54,12 +55,12 @@ pub struct SimulateOptions {
     /// Standard deviation of decode times, given like --load-spread [default: 0%]
     #[cfg_attr(feature = "clap", arg(long, value_name = "SPREAD", value_parser = arguments::spread))]
     pub decode_spread: Option<Spread>,
-    /// Number of batches that can be on the device, from the beginning of the copy to the end of the step [default: 2,
-    /// and one more with both --copy-time and --decode-time]
+    /// Number of batches that can be on the device, from the beginning of the copy to the end of
+    /// the step [default: 2, and one more with both --copy-time and --decode-time]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub device_slots: Option<usize>,
-    /// Number of finished batches that the queue has room for, besides the one that each loader holds
-    /// [default: 0, a loader holds its batch until the model takes it]
+    /// Number of finished batches that the queue has room for, besides the one that each loader
+    /// holds [default: 0, a loader holds its batch until the model takes it]
     ///
     /// A DataLoader with prefetch_factor F has room for (F - 1) times its workers.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
@@ -67,18 +68,20 @@ pub struct SimulateOptions {
     /// Deliver batches in order, as PyTorch's DataLoader does
     /// [default: first come, first served; with --from, in order]
     ///
-    /// Of N loaders, loader i loads batches i, i + N, i + 2N and so on, and a slow batch delays the batches after it.
+    /// Of N loaders, loader i loads batches i, i + N, i + 2N and so on, and a slow batch delays the
+    /// batches after it.
     #[cfg_attr(feature = "clap", arg(long))]
     pub in_order: bool,
-    /// Take loaders, queue and times from the statistics in FILE, which `hsipack read --json`, `bench --json`,
-    /// `diagnose --json` or Python's Loader.stats() wrote. Options on the command line override them
+    /// Take loaders, queue and times from the statistics in FILE, which `hsipack read --json`,
+    /// `bench --json`, `diagnose --json` or Python's Loader.stats() wrote. Options on the command
+    /// line override them
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
     pub from: Option<PathBuf>,
     /// Strategy to take from FILE, if it is the report of a benchmark
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", requires = "from"))]
     pub strategy: Option<String>,
-    /// Also simulate this change, and compare, such as workers=8,load=0.5x (repeatable). Keys are workers, load,
-    /// queue, copy, decode, device-slots, step and order; see --help
+    /// Also simulate this change, and compare, such as workers=8,load=0.5x (repeatable). Keys are
+    /// workers, load, queue, copy, decode, device-slots, step and order; see --help
     #[cfg_attr(feature = "clap", arg(long, value_name = "CHANGES", value_parser = arguments::what_if))]
     pub what_if: Vec<WhatIf>,
     /// Time to simulate
@@ -87,7 +90,8 @@ pub struct SimulateOptions {
     /// Simulate until the model has done N batches, instead of a time
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub batches: Option<u64>,
-    /// Seed of everything that is drawn. Runs with the same seed have the same slow batches, also those of --what-if
+    /// Seed of everything that is drawn. Runs with the same seed have the same slow batches, also
+    /// those of --what-if
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = 0))]
     pub seed: u64,
 }
@@ -117,8 +121,8 @@ impl Default for SimulateOptions {
     }
 }
 
-/// Maximum size of a file of statistics in bytes. Statistics have a few kilobytes, benchmarks of all strategies a few
-/// megabytes.
+/// Maximum size of a file of statistics in bytes. Statistics have a few kilobytes, benchmarks of
+/// all strategies a few megabytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 impl SimulateOptions {

@@ -24,8 +24,8 @@ struct Data<'a> {
     timeline: [f64; 2],
 }
 
-/// A page that compares the base with what-if changes: an animation, timelines and a table. An empty list has no base
-/// and gives an empty page.
+/// A page that compares the base with what-if changes: an animation, timelines and a table. An
+/// empty list has no base and gives an empty page.
 pub fn page(scenarios: &[Scenario]) -> String {
     let page = Page::new("Loaders, queue and model over time");
     let Some(report) = Report::new(scenarios) else { return page.render() };

@@ -1,8 +1,8 @@
 //! Independent random numbers for each purpose.
 //!
-//! The load time of a batch depends only on the seed and the batch, not on earlier draws. So runs that are compared
-//! have the same slow batches, and they differ only because of the change. The mixing is that of SplitMix64 (Steele,
-//! Lea & Flood 2014).
+//! The load time of a batch depends only on the seed and the batch, not on earlier draws. So runs
+//! that are compared have the same slow batches, and they differ only because of the change. The
+//! mixing is that of SplitMix64 (Steele, Lea & Flood 2014).
 
 use crate::random::{GAMMA, mix};
 

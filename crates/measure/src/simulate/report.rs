@@ -35,8 +35,8 @@ pub struct LoaderShare {
     pub batches: u64,
 }
 
-/// The results for a model. Rates are in batches per second. Shares are from 0 to 1 of the whole duration, including
-/// the beginning, when no batch was loaded yet.
+/// The results for a model. Rates are in batches per second. Shares are from 0 to 1 of the whole
+/// duration, including the beginning, when no batch was loaded yet.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// Batches that the model has finished.
@@ -45,7 +45,8 @@ pub struct Outcome {
     pub duration_s: f64,
     /// Finished batches divided by the duration.
     pub batches_per_s: f64,
-    /// Batches that were loaded. Each of them is finished, in the model's step, on the device, in the queue, or held.
+    /// Batches that were loaded. Each of them is finished, in the model's step, on the device, in
+    /// the queue, or held.
     pub loaded: u64,
     /// Batches in the model's step at the end: 0 or 1.
     pub stepping: u64,
@@ -63,11 +64,13 @@ pub struct Outcome {
     pub queue_max: u64,
     /// Share of all loaders' time in which they loaded.
     pub loaders_busy: f64,
-    /// Share of all loaders' time in which they held a finished batch and waited for the queue, the link or the model.
+    /// Share of all loaders' time in which they held a finished batch and waited for the queue, the
+    /// link or the model.
     pub loaders_blocked: f64,
     /// Activity of each loader.
     pub per_loader: Vec<LoaderShare>,
-    /// Activity of the link and the device; `None` if batches are neither copied nor decoded on a device.
+    /// Activity of the link and the device; `None` if batches are neither copied nor decoded on a
+    /// device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceShare>,
     /// Upper bounds of the rate.

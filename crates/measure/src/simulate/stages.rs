@@ -1,7 +1,7 @@
 //! The stages after the queue: the copy to the device, decoding there, the model's step.
 //!
-//! Each stage works on one batch at a time, in the order in which batches are taken. So all times of a batch are known
-//! when it is taken:
+//! Each stage works on one batch at a time, in the order in which batches are taken. So all times
+//! of a batch are known when it is taken:
 //!
 //! ```text
 //! begin = max(end of the stage before, end of this stage for the batch before)
@@ -22,7 +22,8 @@ const DECODE: [Event; 2] = [Event::Decoding, Event::Decoded];
 const STEP: [Event; 2] = [Event::Stepping, Event::Done];
 
 impl Model {
-    /// The events at which the first stage after the queue begins and ends with a batch. At the end, it takes the next one.
+    /// The events at which the first stage after the queue begins and ends with a batch. At the
+    /// end, it takes the next one.
     pub(super) fn first_stage(&self) -> [Event; 2] {
         match (&self.copy, &self.decode) {
             (Some(_), _) => COPY,

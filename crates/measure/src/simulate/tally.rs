@@ -9,7 +9,8 @@ use super::times::seconds;
 /// Time series of a run in at most 512 spans of equal length.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Series {
-    /// Length of a span in seconds. The last span may extend beyond the end; its values are means up to the end.
+    /// Length of a span in seconds. The last span may extend beyond the end; its values are means
+    /// up to the end.
     pub span_s: f64,
     /// Mean number of batches in the queue.
     pub queue: Vec<f64>,
@@ -94,8 +95,8 @@ pub(super) struct Tally {
     pub stepped: u64,
     pub done: u64,
     pub sums: Sums,
-    /// Minimum and maximum number of batches in the queue since the first batch was taken; states of no duration do not
-    /// count.
+    /// Minimum and maximum number of batches in the queue since the first batch was taken; states
+    /// of no duration do not count.
     pub levels: Option<(u64, u64)>,
     pub loaders: Vec<LoaderTimes>,
     /// Whether batches are copied, and whether the device decodes them.

@@ -33,11 +33,12 @@ struct Naive {
     done: u64,
 }
 
-/// Batches in the order in which they are taken, computed by recursion: without events, queue or clock. A batch is taken
-/// once it is loaded and the first stage is done with the batch before it. A stage begins once the stage before it and
-/// the batch before it are done; the first one also needs a slot, which the batch `device_slots` before has until it is
-/// done. A batch is queued once it is loaded and the batch `queue` places before it is taken. Then its loader begins the
-/// next batch.
+/// Batches in the order in which they are taken, computed by recursion: without events, queue or
+/// clock. A batch is taken once it is loaded and the first stage is done with the batch before it.
+/// A stage begins once the stage before it and the batch before it are done; the first one also
+/// needs a slot, which the batch `device_slots` before has until it is done. A batch is queued once
+/// it is loaded and the batch `queue` places before it is taken. Then its loader begins the next
+/// batch.
 fn naive(model: &Model, batches: usize) -> Vec<Naive> {
     let load = model.load.drawer(model.seed, Use::Load);
     let step = model.step.drawer(model.seed, Use::Step);
@@ -115,8 +116,8 @@ fn models() -> impl Strategy<Value = Model> {
     )
 }
 
-/// The engine's times of each batch, in the order in which batches were taken. A stage that there is not takes no time
-/// after the one before.
+/// The engine's times of each batch, in the order in which batches were taken. A stage that there
+/// is not takes no time after the one before.
 fn taken(events: &Events) -> Vec<Naive> {
     let mut all = std::collections::HashMap::<u64, Naive>::new();
     let mut order = Vec::new();
@@ -233,8 +234,8 @@ proptest! {
         prop_assert!((mean(copy) - device[0]).abs() < 1e-3 && (mean(decode) - device[1]).abs() < 1e-3);
     }
 
-    /// If times do not vary, more loaders, places or speed never lose batches. (If they vary, first come, other loaders
-    /// may load some batches, and that may cost a batch.)
+    /// If times do not vary, more loaders, places or speed never lose batches. (If they vary, first
+    /// come, other loaders may load some batches, and that may cost a batch.)
     #[test]
     fn more_of_anything_gives_no_less(model in models()) {
         let steady = |times: &Times| Times::new(times.mean_s(), 0.0);
@@ -288,10 +289,11 @@ struct TickDevice {
     slots: usize,
 }
 
-/// A ring of slots as in `hsipack_read`: free → filling → ready → leased → free, tick by tick, with integer times.
-/// Workers begin the next batch when a slot is free. The consumer returns its slot, asks for the next batch, and
-/// receives it when it is ready. The consumer is the model or, with a device, the first stage there, which leases the slot
-/// until it is done. Returns when each batch is done.
+/// A ring of slots as in `hsipack_read`: free → filling → ready → leased → free, tick by tick, with
+/// integer times. Workers begin the next batch when a slot is free. The consumer returns its slot,
+/// asks for the next batch, and receives it when it is ready. The consumer is the model or, with a
+/// device, the first stage there, which leases the slot until it is done. Returns when each batch
+/// is done.
 fn ring(
     workers: usize,
     slots: usize,
@@ -499,7 +501,8 @@ fn devices_known_by_hand() {
     assert_eq!(outcome.limit, Limit::Balanced);
 }
 
-/// Sellner et al., "Dealing with I/O bottlenecks in high-throughput model training": 7 loaders, a step of 100 ms, 30 s.
+/// Sellner et al., "Dealing with I/O bottlenecks in high-throughput model training": 7 loaders, a
+/// step of 100 ms, 30 s.
 const PUBLISHED: [(f64, f64); 3] = [(2.0, 98.0), (0.7, 275.0), (0.35, 295.0)];
 
 #[test]

@@ -1,4 +1,5 @@
-//! A picture of a run: what each loader did, how many batches were ready, what the stages after the queue did.
+//! A picture of a run: what each loader did, how many batches were ready, what the stages after the
+//! queue did.
 
 use std::fmt::Write;
 
@@ -126,8 +127,8 @@ fn legend(out: &mut String, outcome: &Outcome) {
     }
 }
 
-/// Draws bars of one colour as a single path, to keep files small. A span without an end reaches to the end of the
-/// picture.
+/// Draws bars of one colour as a single path, to keep files small. A span without an end reaches to
+/// the end of the picture.
 fn bars(
     out: &mut String,
     class: &str,

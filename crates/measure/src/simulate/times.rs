@@ -10,17 +10,18 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "distribution", rename_all = "kebab-case")]
 pub enum Times {
-    /// The log-normal distribution: times are never negative, and slow batches have a longer tail than fast ones, as in
-    /// reading and decoding. With a standard deviation of 0, all times are equal.
+    /// The log-normal distribution: times are never negative, and slow batches have a longer tail
+    /// than fast ones, as in reading and decoding. With a standard deviation of 0, all times are
+    /// equal.
     LogNormal {
         /// Mean in seconds.
         mean_s: f64,
         /// Standard deviation in seconds.
         sd_s: f64,
     },
-    /// Measured times, given by percentiles. Between percentiles, times are interpolated evenly. Only between the last
-    /// two they are interpolated so that the mean is the measured one: otherwise a few slow batches would count as a
-    /// whole percent.
+    /// Measured times, given by percentiles. Between percentiles, times are interpolated evenly.
+    /// Only between the last two they are interpolated so that the mean is the measured one:
+    /// otherwise a few slow batches would count as a whole percent.
     Measured {
         /// Mean of the drawn times in seconds.
         mean_s: f64,
@@ -28,8 +29,8 @@ pub enum Times {
         sd_s: f64,
         /// Percentiles in seconds, ascending, at equal steps from the minimum to the maximum.
         percentiles_s: Vec<f64>,
-        /// Exponent for times between the last two percentiles: a uniform number from 0 to 1, raised to this power, is
-        /// the relative position of the time between them.
+        /// Exponent for times between the last two percentiles: a uniform number from 0 to 1,
+        /// raised to this power, is the relative position of the time between them.
         tail_power: f64,
     },
 }
@@ -57,8 +58,8 @@ impl Spread {
 /// The longest time that can be drawn or simulated: ten years in seconds.
 pub(super) const LONGEST_S: f64 = 10.0 * 365.0 * 86400.0;
 
-/// The largest `tail_power`. It keeps the exponent finite if the mean is hardly above the lower of the last two
-/// percentiles.
+/// The largest `tail_power`. It keeps the exponent finite if the mean is hardly above the lower of
+/// the last two percentiles.
 const MAX_TAIL_POWER: f64 = 1e6;
 
 impl Times {
@@ -67,10 +68,12 @@ impl Times {
         Self::LogNormal { mean_s, sd_s }
     }
 
-    /// Measured times. If a distribution has no percentiles, its mean and standard deviation are used.
+    /// Measured times. If a distribution has no percentiles, its mean and standard deviation are
+    /// used.
     ///
     /// # Errors
-    /// If the distribution contains no times, or times that are negative, not finite, not in order, or all 0.
+    /// If the distribution contains no times, or times that are negative, not finite, not in order,
+    /// or all 0.
     pub fn measured(distribution: &Distribution) -> Result<Self> {
         let Distribution { mean, sd, percentiles, .. } = distribution;
         if percentiles.is_empty() && *mean == 0.0 {
@@ -85,7 +88,8 @@ impl Times {
         Ok(times)
     }
 
-    /// Times from at least two percentiles, with this mean if times between the percentiles can have it.
+    /// Times from at least two percentiles, with this mean if times between the percentiles can
+    /// have it.
     fn of_percentiles(percentiles_s: Vec<f64>, mean: f64) -> Self {
         let parts = (percentiles_s.len() - 1) as f64;
         let (body, tail) = percentiles_s.split_at(percentiles_s.len() - 2);
@@ -155,8 +159,8 @@ impl Times {
         }
     }
 
-    /// Returns a function that draws the time with a given number, in nanoseconds. Times are at least 1 ns, so that
-    /// time advances.
+    /// Returns a function that draws the time with a given number, in nanoseconds. Times are at
+    /// least 1 ns, so that time advances.
     pub(super) fn drawer(&self, seed: u64, what: Use) -> impl Fn(u64) -> u64 + '_ {
         // For a mean m and a standard deviation s, the logarithm has the variance ln(1 + (s/m)²).
         let (mean, sd) = (self.mean_s(), self.sd_s());

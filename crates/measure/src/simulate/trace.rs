@@ -36,8 +36,8 @@ pub struct BatchTrace {
 pub struct Trace {
     /// The batches, by number.
     pub batches: Vec<BatchTrace>,
-    /// Time in nanoseconds up to which the trace is complete: the end of the run, or the time at which the first batch
-    /// that is not recorded was begun.
+    /// Time in nanoseconds up to which the trace is complete: the end of the run, or the time at
+    /// which the first batch that is not recorded was begun.
     pub until: u64,
     /// Whether `until` is the end of the run.
     pub whole: bool,
@@ -87,8 +87,9 @@ impl Observer for Tracer {
     }
 }
 
-/// Serialises times in whole microseconds, one row per batch, to keep pages small: `[loader, [begun, loaded, queued, taken,
-/// done]]` and, if anything was copied or decoded, `[copying, copied, decoding, decoded, stepping]`.
+/// Serialises times in whole microseconds, one row per batch, to keep pages small:
+/// `[loader, [begun, loaded, queued, taken, done]]` and, if anything was copied or decoded,
+/// `[copying, copied, decoding, decoded, stepping]`.
 impl Serialize for Trace {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let micro = |time: u64| (time + 500) / 1000;

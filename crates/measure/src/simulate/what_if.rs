@@ -45,18 +45,19 @@ impl Change {
 pub struct WhatIf {
     /// The change in the user's words.
     pub name: String,
-    /// Number of workers. If each worker loads its own batches, this is the number of loaders, and the queue keeps the
-    /// same number of places per loader. If all workers share each batch, the load time changes in proportion instead,
-    /// as if loading depended only on threads.
+    /// Number of workers. If each worker loads its own batches, this is the number of loaders, and
+    /// the queue keeps the same number of places per loader. If all workers share each batch, the
+    /// load time changes in proportion instead, as if loading depended only on threads.
     pub workers: Option<usize>,
     /// The load time, applied after `workers`.
     pub load: Option<Change>,
     /// The time to copy a batch to the device. A time in seconds adds the copy if there is none.
     pub copy: Option<Change>,
-    /// The time to decode a batch on the device. A time in seconds adds the decoding if there is none.
+    /// The time to decode a batch on the device. A time in seconds adds the decoding if there is
+    /// none.
     pub decode: Option<Change>,
-    /// Number of batches that can be on the device. If this change adds a stage so that batches are now copied and
-    /// decoded, one more by default.
+    /// Number of batches that can be on the device. If this change adds a stage so that batches are
+    /// now copied and decoded, one more by default.
     pub device_slots: Option<usize>,
     /// The step time.
     pub step: Option<Change>,

@@ -1,6 +1,7 @@
 //! The limit of the rate, and the settings to choose.
 //!
-//! A training run processes cubes at the rate of its slowest part, in uncompressed bytes per second:
+//! A training run processes cubes at the rate of its slowest part, in uncompressed bytes per
+//! second:
 //!
 //! ```text
 //! disk    stored bytes a second × ratio
@@ -9,9 +10,10 @@
 //! step    batch bytes / step time
 //! ```
 //!
-//! First, keep the candidates within 3 % of the best rate, because measurements here are no more precise. Of these,
-//! keep the candidates within 1 % of the best ratio. Of these, take the one that writes fastest. A chunk size other
-//! than the default must be at least 10 % faster, because on most cubes other sizes change nothing but noise.
+//! First, keep the candidates within 3 % of the best rate, because measurements here are no more
+//! precise. Of these, keep the candidates within 1 % of the best ratio. Of these, take the one that
+//! writes fastest. A chunk size other than the default must be at least 10 % faster, because on
+//! most cubes other sizes change nothing but noise.
 
 use serde::Serialize;
 
@@ -25,8 +27,8 @@ pub(super) const RATES: f64 = 0.97;
 const CHUNKS: f64 = 1.1;
 /// Ratios that differ by less than this factor count as equal.
 pub(super) const RATIOS: f64 = 0.99;
-/// Disk rates if none is given, in stored bytes per second: memory or a fast NVMe; NVMe; SATA SSD or network; hard
-/// disk.
+/// Disk rates if none is given, in stored bytes per second: memory or a fast NVMe; NVMe; SATA SSD
+/// or network; hard disk.
 const DISKS: [Option<f64>; 4] = [None, Some(1e9), Some(5e8), Some(1e8)];
 
 /// The slowest part of a run.
@@ -76,8 +78,8 @@ pub struct Case {
     pub epoch_s: f64,
     /// The slowest part.
     pub limit: Limit,
-    /// Bytes per second of each part with this candidate, uncompressed: disk, decode, copy, step; `null` if a part
-    /// takes no time.
+    /// Bytes per second of each part with this candidate, uncompressed: disk, decode, copy, step;
+    /// `null` if a part takes no time.
     pub parts: [Option<f64>; 4],
 }
 
@@ -166,7 +168,8 @@ pub fn choose(needs: &Needs, cases: &[Case], tried: &[Measured]) -> Choice {
     Choice { candidate, case, write_s: needs.total_bytes / write.max(1.0) }
 }
 
-/// Candidates for which other chunk sizes are worth trying: the fastest on the Pareto front with a disk of 1000 MB/s.
+/// Candidates for which other chunk sizes are worth trying: the fastest on the Pareto front with a
+/// disk of 1000 MB/s.
 pub fn leaders(tried: &[Measured], front: &[bool], cores: usize, count: usize) -> Vec<usize> {
     let rate = |at: &usize| (tried[*at].ratio).min(tried[*at].decode_at(cores));
     let mut all: Vec<usize> = (0..tried.len()).filter(|at| front[*at]).collect();

@@ -1,4 +1,5 @@
-//! The results of a candidate. Field names are keys of `hsipack tune --json`, so they must not change.
+//! The results of a candidate. Field names are keys of `hsipack tune --json`, so they must not
+//! change.
 
 use hsipack_read::Distribution;
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -63,8 +64,8 @@ impl Measured {
         self.decode.last().map_or(0.0, |rate| rate.gb_per_s)
     }
 
-    /// Decoding rate with `cores` threads in GB/s: measured, or extrapolated in proportion from the next lower number
-    /// of threads.
+    /// Decoding rate with `cores` threads in GB/s: measured, or extrapolated in proportion from the
+    /// next lower number of threads.
     pub fn decode_at(&self, cores: usize) -> f64 {
         let nearest = self.decode.iter().rev().find(|rate| rate.threads <= cores);
         nearest.map_or(0.0, |rate| rate.gb_per_s * cores as f64 / rate.threads as f64)

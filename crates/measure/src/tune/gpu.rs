@@ -1,7 +1,8 @@
 //! Decoding on a GPU: the codecs that it decodes, with blocks of different sizes.
 //!
-//! A batch of stored chunks is copied from page-locked memory, and decoded, each many times. A loader does both at the same
-//! time, so the slower one decides. The choice follows the rules of `advice.rs`; of sizes that are as good, it is the default.
+//! A batch of stored chunks is copied from page-locked memory, and decoded, each many times. A
+//! loader does both at the same time, so the slower one decides. The choice follows the rules of
+//! `advice.rs`; of sizes that are as good, it is the default.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -24,7 +25,8 @@ use crate::{Error, Result, device};
 const BLOCKS: [usize; 4] = [64 << 10, TARGET_BLOCK, 256_000, 512 << 10];
 /// Bytes of a batch, at most.
 const MAX_BATCH: f64 = (1u64 << 30) as f64;
-/// A candidate may take this fraction of the free memory for the bytes that it decodes: it takes about three times as much in all.
+/// A candidate may take this fraction of the free memory for the bytes that it decodes: it takes
+/// about three times as much in all.
 const SHARE: f64 = 0.25;
 
 /// Results of decoding on a GPU.
@@ -34,7 +36,8 @@ pub struct GpuDecoding {
     pub device: String,
     /// Uncompressed bytes of the batch that was decoded.
     pub batch_bytes: u64,
-    /// Copying from page-locked memory to the GPU, in stored bytes. `threads` is 0 here and below: the GPU does it.
+    /// Copying from page-locked memory to the GPU, in stored bytes. `threads` is 0 here and below:
+    /// the GPU does it.
     pub link: Rate,
     /// All candidates that were tried.
     pub candidates: Vec<GpuCandidate>,
@@ -88,7 +91,8 @@ pub fn number(name: &str) -> Result<usize> {
     }
 }
 
-/// The candidates: codecs that the GPU decodes, with each size of blocks that cuts chunks of `chunk` bytes differently.
+/// The candidates: codecs that the GPU decodes, with each size of blocks that cuts chunks of
+/// `chunk` bytes differently.
 fn candidates(chosen: &Candidate, chunk: usize, quick: bool) -> Vec<Candidate> {
     let new = |compressor, level, shuffle| Candidate {
         chunk_bytes: chosen.chunk_bytes,
@@ -172,10 +176,12 @@ impl GpuTrial {
     }
 }
 
-/// Measures the codecs that the GPU `device` decodes, with chunks as `chosen` has them and batches of `batch` bytes.
+/// Measures the codecs that the GPU `device` decodes, with chunks as `chosen` has them and batches
+/// of `batch` bytes.
 ///
 /// # Errors
-/// If the GPU fails or has not enough memory, Blosc refuses a codec, the system cannot start a thread, or the user stopped.
+/// If the GPU fails or has not enough memory, Blosc refuses a codec, the system cannot start a
+/// thread, or the user stopped.
 pub fn measure(
     sample: &Sample,
     bench: &Bench<'_>,

@@ -13,7 +13,8 @@ use crate::Result;
 /// Integers are recommended if they decode at least at this fraction of the rate of float16.
 const RATE: f64 = 0.95;
 
-/// Integers that hold all values exactly, and float16, measured in the same rounds with the chosen codec.
+/// Integers that hold all values exactly, and float16, measured in the same rounds with the chosen
+/// codec.
 #[derive(Clone, Debug, Serialize)]
 pub struct Integers {
     /// The type, as `convert --dtype` spells it.
@@ -50,7 +51,8 @@ impl Integers {
     }
 }
 
-/// Measures the integers of the sample and float16 with the codec and chunks of `chosen`; `None` if the values are not integers.
+/// Measures the integers of the sample and float16 with the codec and chunks of `chosen`; `None` if
+/// the values are not integers.
 ///
 /// # Errors
 /// If Blosc refuses the codec, the system cannot start a thread, or the user stopped.

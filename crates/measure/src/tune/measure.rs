@@ -1,10 +1,12 @@
 //! Measures encoding, decoding and copying, round by round, each for a limited time.
 //!
-//! Noise of the machine comes and goes within seconds. So every candidate is measured once per round, and the order is
-//! rotated by one from round to round. The report shows the median over the rounds, with minimum and maximum. Encoding
-//! and decoding call `hsipack_store::codec`, as `convert` and the reader do: encoding computes checksums, and decoding
-//! does not verify them again. Threads take one chunk after another. Each decodes into its own memory, which was
-//! touched before, and moves through all of it, so that results are written to memory and not only to caches.
+//! Noise of the machine comes and goes within seconds. So every candidate is measured once per
+//! round, and the order is rotated by one from round to round. The report shows the median over the
+//! rounds, with minimum and maximum. Encoding and decoding call `hsipack_store::codec`, as
+//! `convert` and the reader do: encoding computes checksums, and decoding does not verify them
+//! again. Threads take one chunk after another. Each decodes into its own memory, which was touched
+//! before, and moves through all of it, so that results are written to memory and not only to
+//! caches.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,7 +27,8 @@ use crate::{Error, Result};
 pub struct Limits {
     /// Number of rounds.
     pub rounds: usize,
-    /// Time to encode the chunks of a candidate for the first time. Chunks that are not encoded by then are skipped.
+    /// Time to encode the chunks of a candidate for the first time. Chunks that are not encoded by
+    /// then are skipped.
     pub first: Duration,
     /// Time to encode in each further round.
     pub encode: Duration,
@@ -47,7 +50,8 @@ impl Limits {
     }
 }
 
-/// Key of candidates with the same chunks: bytes of a chunk, bits kept, and whether they are integers.
+/// Key of candidates with the same chunks: bytes of a chunk, bits kept, and whether they are
+/// integers.
 type Cut = (usize, Option<u8>, bool);
 thread_local! {
     /// Working memory for decoding integers, which a loader keeps, too.
@@ -84,8 +88,9 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// A bench for these numbers of decoding `threads`, ascending. Besides the candidates, it measures copying the
-    /// chunks `plain`. No chunk of a candidate may have more than `largest` bytes.
+    /// A bench for these numbers of decoding `threads`, ascending. Besides the candidates, it
+    /// measures copying the chunks `plain`. No chunk of a candidate may have more than `largest`
+    /// bytes.
     pub fn new(
         plain: Arc<Chunks>,
         largest: usize,
@@ -113,7 +118,8 @@ impl<'a> Bench<'a> {
         self.rounds(candidates, chunks, true)
     }
 
-    /// As [`sweep`](Self::sweep), but encodes only once, to save memory if few candidates share the same chunks.
+    /// As [`sweep`](Self::sweep), but encodes only once, to save memory if few candidates share the
+    /// same chunks.
     ///
     /// # Errors
     /// As [`sweep`](Self::sweep).
@@ -262,8 +268,8 @@ fn most(pools: &[Pool]) -> &Pool {
     pools.last().expect("there is one")
 }
 
-/// Encodes the first `count` chunks on the threads of a pool, or as many of them as are begun in time. Returns the
-/// stored chunks, and the rate in bytes of float16 per second.
+/// Encodes the first `count` chunks on the threads of a pool, or as many of them as are begun in
+/// time. Returns the stored chunks, and the rate in bytes of float16 per second.
 fn encode(
     candidate: &Candidate,
     chunks: &Chunks,
@@ -302,8 +308,9 @@ fn encode(
     Ok((stored.into_iter().map(|(_, stored)| stored).collect(), bytes as f64 / seconds))
 }
 
-/// Runs `each` on chunk after chunk with the threads of a pool until the time is up; returns bytes per second. Each
-/// thread has one of the buffers `out`. `lens` are the chunks' lengths; `each` fills a part of the thread's buffer.
+/// Runs `each` on chunk after chunk with the threads of a pool until the time is up; returns bytes
+/// per second. Each thread has one of the buffers `out`. `lens` are the chunks' lengths; `each`
+/// fills a part of the thread's buffer.
 fn drive(
     pool: &Pool,
     out: &mut [Vec<u8>],

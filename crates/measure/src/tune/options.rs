@@ -33,16 +33,16 @@ pub struct TuneOptions {
     /// Number of cubes in a batch
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = DEFAULT_BATCH_SIZE, value_parser = count(1..=u64::from(u32::MAX)), help_heading = "Training"))]
     pub batch_size: usize,
-    /// Size in pixels of the crops or patches that training reads. Shows what they cost with different chunk shapes, and
-    /// what loaders do about it
+    /// Size in pixels of the crops or patches that training reads. Shows what they cost with
+    /// different chunk shapes, and what loaders do about it
     #[cfg_attr(feature = "clap", arg(long, value_name = "RxC", value_parser = pixels, help_heading = "Training"))]
     pub patch: Option<[u32; 2]>,
-    /// Number of cores that decode in training; results for more cores than this machine has are extrapolated
-    /// in proportion [default: all cores of this machine]
+    /// Number of cores that decode in training; results for more cores than this machine has are
+    /// extrapolated in proportion [default: all cores of this machine]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = cores(), hide_default_value = true, value_parser = count(1..=1024), help_heading = "Training"))]
     pub cores: usize,
-    /// Device that batches go to: cuda (the first one), cuda:1, …. Also measures decoding on it, with several sizes of
-    /// blocks, and chooses for it [default: only the CPU decodes]
+    /// Device that batches go to: cuda (the first one), cuda:1, …. Also measures decoding on it,
+    /// with several sizes of blocks, and chooses for it [default: only the CPU decodes]
     #[cfg_attr(feature = "clap", arg(long, value_name = "DEVICE", help_heading = "Training"))]
     pub device: Option<String>,
     /// Uncompressed size of the cubes to try everything on. Needs about 20 times as much memory

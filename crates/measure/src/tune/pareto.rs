@@ -11,8 +11,8 @@ pub fn of(tried: &[Measured]) -> Vec<bool> {
     front(&points)
 }
 
-/// Which points are not dominated. A point dominates another if it is at least as large in every number and larger in
-/// one.
+/// Which points are not dominated. A point dominates another if it is at least as large in every
+/// number and larger in one.
 pub fn front<const N: usize>(points: &[[f64; N]]) -> Vec<bool> {
     let dominates = |a: &[f64; N], b: &[f64; N]| {
         a.iter().zip(b).all(|(a, b)| a >= b) && a.iter().zip(b).any(|(a, b)| a > b)
@@ -33,8 +33,8 @@ mod tests {
     }
 
     proptest! {
-        /// Compares with sorting: in two dimensions, the front consists of the records of the second number in the
-        /// order of the first.
+        /// Compares with sorting: in two dimensions, the front consists of the records of the
+        /// second number in the order of the first.
         #[test]
         fn the_front_is_that_of_a_sweep(points in prop::collection::vec((0u8..20, 0u8..20), 1..40)) {
             let points: Vec<[f64; 2]> = points.iter().map(|(x, y)| [(*x).into(), (*y).into()]).collect();

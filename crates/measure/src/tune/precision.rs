@@ -32,7 +32,8 @@ pub struct Precision {
     pub keep_99_9: u8,
     /// The codec chosen with all bits; the variants are compared with it.
     pub codec: String,
-    /// Codecs and numbers of bits that were tried in the same rounds. The first one is the chosen codec with all bits.
+    /// Codecs and numbers of bits that were tried in the same rounds. The first one is the chosen
+    /// codec with all bits.
     pub variants: Vec<Variant>,
     /// Index of the variant to use for `keep_99` bits; `null` if these are all bits.
     pub best: Option<usize>,
@@ -59,14 +60,16 @@ pub struct Variant {
     pub write: Rate,
     /// Ratio, relative to all bits with the same codec in the same rounds.
     pub smaller: f64,
-    /// Decoding speed, relative to all bits with the same codec in the same rounds, with the most threads.
+    /// Decoding speed, relative to all bits with the same codec in the same rounds, with the most
+    /// threads.
     pub faster: f64,
     /// Ratio, relative to all bits with the chosen codec.
     pub smaller_than_chosen: f64,
-    /// Decoding speed, relative to all bits with the chosen codec in the same rounds, with the most threads.
+    /// Decoding speed, relative to all bits with the chosen codec in the same rounds, with the most
+    /// threads.
     pub faster_than_chosen: f64,
-    /// Largest relative error of a value, compared with the value before the cast. For numbers below 2^-14, where
-    /// float16 has fewer bits, it may be 1.
+    /// Largest relative error of a value, compared with the value before the cast. For numbers
+    /// below 2^-14, where float16 has fewer bits, it may be 1.
     pub max_rel: f64,
     /// Largest possible relative error of N bits for numbers of at least 2^-14: 2^-(N+1).
     pub bound_rel: f64,
@@ -152,8 +155,8 @@ impl Precision {
     }
 }
 
-/// Measures information, gains and errors on the sample, with the chosen codec and with the same codec and the other
-/// filter. `best` picks the best of several candidates.
+/// Measures information, gains and errors on the sample, with the chosen codec and with the same
+/// codec and the other filter. `best` picks the best of several candidates.
 ///
 /// # Errors
 /// If Blosc refuses a codec, the system cannot start a thread, or the user stopped.
@@ -230,7 +233,8 @@ fn information(sample: &Sample, pool: &Pool) -> Result<Information> {
     Ok(all.information())
 }
 
-/// The results of a variant; `same` is its codec with all bits, `chosen` the chosen codec with all bits.
+/// The results of a variant; `same` is its codec with all bits, `chosen` the chosen codec with all
+/// bits.
 fn variant(
     measured: &Measured,
     same: &Measured,

@@ -83,8 +83,8 @@ impl Report {
         self.integers.as_ref().filter(|integers| integers.are_better()).map(|better| better.dtype)
     }
 
-    /// The choice as a file for `convert --config`. Dropping bits is left to the user, so it is only a comment in the
-    /// file.
+    /// The choice as a file for `convert --config`. Dropping bits is left to the user, so it is
+    /// only a comment in the file.
     pub fn config(&self) -> String {
         let codec = &self.recommended().codec;
         let (ratio, rate, decoder) = match &self.device {
@@ -124,8 +124,8 @@ impl Report {
         text
     }
 
-    /// Rows, or rows and columns, of a chunk as `convert --chunk` accepts them; `None` for the default. If a window
-    /// size was given, the choice for windows.
+    /// Rows, or rows and columns, of a chunk as `convert --chunk` accepts them; `None` for the
+    /// default. If a window size was given, the choice for windows.
     pub fn chunk(&self) -> Option<String> {
         match &self.windows {
             Some(windows) => windows.layouts[windows.choice].chunk.clone(),

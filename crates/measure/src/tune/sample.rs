@@ -81,8 +81,8 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// Cuts the `data` of each cube at its `cuts`. Chunks are taken from all cubes in turn, so that the first few are a
-    /// fair sample.
+    /// Cuts the `data` of each cube at its `cuts`. Chunks are taken from all cubes in turn, so that
+    /// the first few are a fair sample.
     pub fn in_turn(data: Vec<Vec<u8>>, cuts: &[Vec<Range<usize>>]) -> Self {
         let deepest = cuts.iter().map(Vec::len).max().unwrap_or(0);
         let in_turn = (0..deepest).flat_map(|depth| {
@@ -234,8 +234,8 @@ impl Sample {
         Arc::new(Chunks::in_turn(data.collect(), &cuts.collect::<Vec<_>>()))
     }
 
-    /// Cuts the sample as the grid of each cube does for chunks of about `chunk_bytes`, and rounds it to `keep_bits`
-    /// mantissa bits.
+    /// Cuts the sample as the grid of each cube does for chunks of about `chunk_bytes`, and rounds
+    /// it to `keep_bits` mantissa bits.
     pub fn chunks(&self, chunk_bytes: usize, keep_bits: Option<u8>) -> Arc<Chunks> {
         let data = self.pieces.iter().map(|piece| match keep_bits {
             None => bytemuck::cast_slice(&piece.packed).to_vec(),
@@ -335,7 +335,8 @@ impl Piece {
         packed
     }
 
-    /// Byte ranges of the chunks. Only whole chunks are used; if not even one fits, all rows form one chunk.
+    /// Byte ranges of the chunks. Only whole chunks are used; if not even one fits, all rows form
+    /// one chunk.
     fn cuts(&self, chunk_bytes: usize) -> Vec<Range<usize>> {
         self.cuts_of(VALUE, chunk_bytes)
     }

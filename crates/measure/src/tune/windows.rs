@@ -21,7 +21,8 @@ pub struct Windows {
     pub columns: u32,
     /// Bytes of all cubes, decoded.
     pub all_bytes: u64,
-    /// Bytes of memory that a loader with `cache="auto"` would use on this machine now: half of the free memory.
+    /// Bytes of memory that a loader with `cache="auto"` would use on this machine now: half of the
+    /// free memory.
     pub memory_bytes: u64,
     /// Bytes of the shuffle window that the loader would use if not all cubes fit.
     pub shuffle_window_bytes: u64,
@@ -100,7 +101,8 @@ impl Facts {
     }
 }
 
-/// Cost of windows of `size`. `rate` returns the decoding rate of chunks with this many bytes, in bytes per second.
+/// Cost of windows of `size`. `rate` returns the decoding rate of chunks with this many bytes, in
+/// bytes per second.
 pub(super) fn reckon(
     facts: Facts,
     [rows, columns]: [u32; 2],
@@ -166,8 +168,8 @@ fn layout(
     Some(Layout { chunk, chunk_bytes, chunks_per_window: touched, windows_per_s, auto })
 }
 
-/// Chooses a layout. It is the default, unless another one allows an order closer to a global shuffle or, if nothing
-/// can be kept, is more than 20 % faster.
+/// Chooses a layout. It is the default, unless another one allows an order closer to a global
+/// shuffle or, if nothing can be kept, is more than 20 % faster.
 fn choose(layouts: &[Layout]) -> usize {
     let blocks = |layout: &Layout| match layout.auto {
         Auto::KeepAll => usize::MAX,
@@ -186,8 +188,8 @@ fn choose(layouts: &[Layout]) -> usize {
     (1..layouts.len()).filter(|at| better(&layouts[*at])).max_by_key(rank).unwrap_or(0)
 }
 
-/// The decoding rate for chunks of a given size: that of the candidate with the chosen codec whose chunks are nearest
-/// in size.
+/// The decoding rate for chunks of a given size: that of the candidate with the chosen codec whose
+/// chunks are nearest in size.
 pub(super) fn rate_of<'a>(
     tried: &'a [Measured],
     chosen: &'a Measured,

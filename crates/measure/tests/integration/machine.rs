@@ -1,4 +1,5 @@
-//! Which tests may run at the same time: tests that judge times do not run beside tests that compute.
+//! Which tests may run at the same time: tests that judge times do not run beside tests that
+//! compute.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -32,7 +33,8 @@ pub fn alone() -> Part {
     entered(Use::Alone)
 }
 
-/// Takes the machine for a test that judges times in which it mostly waits. Others that wait run meanwhile.
+/// Takes the machine for a test that judges times in which it mostly waits. Others that wait run
+/// meanwhile.
 pub fn waiting() -> Part {
     entered(Use::Waiting)
 }

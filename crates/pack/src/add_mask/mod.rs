@@ -1,13 +1,14 @@
 //! Adds masks to a packed dataset: splits of its labelled pixels, superpixels, predictions.
 //!
-//! A new state of the dataset is prepared beside it, as an append does (`convert/staging.rs`): the shards of the new
-//! masks, and hard links to all other files. It then replaces the dataset in one step. If the process is killed before
-//! that step, the dataset is unchanged, and the next process that writes there removes the remains. After it, the masks
-//! are there.
+//! A new state of the dataset is prepared beside it, as an append does (`convert/staging.rs`): the
+//! shards of the new masks, and hard links to all other files. It then replaces the dataset in one
+//! step. If the process is killed before that step, the dataset is unchanged, and the next process
+//! that writes there removes the remains. After it, the masks are there.
 //!
-//! Each mask records the command and the options that made it. This distinguishes it from masks that were packed with
-//! the cubes: `validate --source` does not look for its files, `repair` reports that it has to be made again, and
-//! appends fill it with zeros for new cubes. A mask that replaces one that was packed with the cubes is such a mask, too.
+//! Each mask records the command and the options that made it. This distinguishes it from masks
+//! that were packed with the cubes: `validate --source` does not look for its files, `repair`
+//! reports that it has to be made again, and appends fill it with zeros for new cubes. A mask that
+//! replaces one that was packed with the cubes is such a mask, too.
 
 mod spool;
 
@@ -70,16 +71,19 @@ pub struct Report {
 
 /// Gives the class ids of new masks.
 ///
-/// Ids are requested stack by stack; within a stack sample by sample, in the order of its arrays; within a sample mask
-/// by mask; and within a mask from the first row to the last. No ids are requested twice.
+/// Ids are requested stack by stack; within a stack sample by sample, in the order of its arrays;
+/// within a sample mask by mask; and within a mask from the first row to the last. No ids are
+/// requested twice.
 pub trait MaskIds {
-    /// The greatest id of all masks in the samples of a stack, which decides in which type they are stored.
+    /// The greatest id of all masks in the samples of a stack, which decides in which type they are
+    /// stored.
     ///
     /// # Errors
     /// If it cannot be determined.
     fn greatest(&mut self, stack: usize) -> Result<MaskValue>;
 
-    /// Writes the ids of rows `rows` of a sample to `ids`, replacing its content. The order is (row, column).
+    /// Writes the ids of rows `rows` of a sample to `ids`, replacing its content. The order is
+    /// (row, column).
     ///
     /// # Errors
     /// If they cannot be determined.
@@ -92,8 +96,8 @@ pub trait MaskIds {
     ) -> Result<()>;
 }
 
-/// Masks that are being added: the right to write the dataset, and its new state, which is removed unless it is
-/// committed.
+/// Masks that are being added: the right to write the dataset, and its new state, which is removed
+/// unless it is committed.
 pub struct Adding {
     dataset: Dataset,
     staging: Option<Staging>,
@@ -116,8 +120,8 @@ impl Adding {
     /// Claims the dataset at `path` to add masks of these names, which may replace others.
     ///
     /// # Errors
-    /// If it is not an intact dataset written by hsipack, another process writes it, a conversion there has to be
-    /// resumed first, or a name is taken or not allowed.
+    /// If it is not an intact dataset written by hsipack, another process writes it, a conversion
+    /// there has to be resumed first, or a name is taken or not allowed.
     pub fn begin(path: &Path, names: Vec<String>, replace: Replace) -> Result<Self> {
         remote::refuse(path, "adding masks to")?;
         // A claim creates a folder. So first check that there is a dataset to claim, unless an interrupted commit has
@@ -145,7 +149,8 @@ impl Adding {
         &self.replaced
     }
 
-    /// A file for ids that are computed sample by sample, before it is known whether all samples succeed.
+    /// A file for ids that are computed sample by sample, before it is known whether all samples
+    /// succeed.
     ///
     /// # Errors
     /// If the file cannot be created.
@@ -156,7 +161,8 @@ impl Adding {
     /// Writes the shards of the masks. Returns the number of bytes of each mask.
     ///
     /// # Errors
-    /// The errors of `ids`; if a file cannot be written; [`ErrorKind::Interrupted`] if `progress.stop` was set.
+    /// The errors of `ids`; if a file cannot be written; [`ErrorKind::Interrupted`] if
+    /// `progress.stop` was set.
     pub fn write(
         &self,
         masks: &[NewMask],
@@ -313,7 +319,8 @@ impl Adding {
     }
 }
 
-/// Whether the user chose the chunk shape; arrays that are added then have the same chunks as the image.
+/// Whether the user chose the chunk shape; arrays that are added then have the same chunks as the
+/// image.
 pub(crate) fn is_tiled(dataset: &Dataset) -> bool {
     let recipes = dataset.root().recipes().unwrap_or_default();
     recipes.first().is_some_and(|(recipe, _)| !recipe["chunk"].is_null())
@@ -329,8 +336,8 @@ impl Drop for Adding {
     }
 }
 
-/// Refuses names that masks cannot have, and names of masks that may not be replaced. Returns the names of masks that
-/// will be replaced.
+/// Refuses names that masks cannot have, and names of masks that may not be replaced. Returns the
+/// names of masks that will be replaced.
 ///
 /// # Errors
 /// If a name is not allowed, occurs twice, or is taken.

@@ -10,12 +10,13 @@ use hsipack_store::Dataset;
 
 use super::MaskIds;
 
-/// One mask's ids, sample after sample. They are stored because computing them may fail at the last sample, and may not
-/// be possible twice.
+/// One mask's ids, sample after sample. They are stored because computing them may fail at the last
+/// sample, and may not be possible twice.
 pub struct Spool {
     file: File,
     path: PathBuf,
-    /// Where the ids of each sample start, by the sample's id and counted in ids; and the end of the last one.
+    /// Where the ids of each sample start, by the sample's id and counted in ids; and the end of
+    /// the last one.
     starts: Vec<u64>,
     /// Number of columns of each sample, and its stack.
     columns: Vec<(usize, usize)>,

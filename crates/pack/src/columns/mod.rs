@@ -1,9 +1,10 @@
 //! Changes the columns of the samples of a packed dataset: split, label, group and any others.
 //!
-//! As when masks are added, a new state of the dataset is prepared beside it: `samples.jsonl` and its index, and the
-//! statistics of splits whose samples change. All other files are hard links. The new state then replaces the dataset in one
-//! step, with another fingerprint. A process that has the dataset open keeps the columns that it read: the cubes are the same.
-//! States of loaders, `as_of`, pickled datasets and processes that are forked later do not go back beyond the change.
+//! As when masks are added, a new state of the dataset is prepared beside it: `samples.jsonl` and
+//! its index, and the statistics of splits whose samples change. All other files are hard links.
+//! The new state then replaces the dataset in one step, with another fingerprint. A process that
+//! has the dataset open keeps the columns that it read: the cubes are the same. States of loaders,
+//! `as_of`, pickled datasets and processes that are forked later do not go back beyond the change.
 //!
 //! | file | part |
 //! |---|---|
@@ -29,15 +30,17 @@ use crate::pattern::{self, Fields};
 use crate::progress::Progress;
 use crate::table::{self, TableOptions, Tables};
 
-/// A change of columns. As in `convert/options/mod.rs`, an option is a field, here and nowhere else.
+/// A change of columns. As in `convert/options/mod.rs`, an option is a field, here and nowhere
+/// else.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(default)]
 pub struct ColumnsOptions {
     /// A packed dataset
     pub dataset: PathBuf,
-    /// CSV, TSV, JSON, JSON lines or Parquet with a column `name`, or FILE.json::KEY; several add their columns. The samples
-    /// get the other columns (split, label, group, any); an empty cell removes the value
+    /// CSV, TSV, JSON, JSON lines or Parquet with a column `name`, or FILE.json::KEY; several add
+    /// their columns. The samples get the other columns (split, label, group, any); an empty cell
+    /// removes the value
     #[serde(with = "one_or_several")]
     #[cfg_attr(feature = "clap", arg(value_name = "FILE", required_unless_present = "split"))]
     pub table: Vec<PathBuf>,
@@ -73,12 +76,12 @@ impl ColumnsOptions {
     }
 }
 
-/// Gives samples the columns of a table and of lists. `json` is a table of a program, as JSON; each of its rows must belong
-/// to a sample.
+/// Gives samples the columns of a table and of lists. `json` is a table of a program, as JSON; each
+/// of its rows must belong to a sample.
 ///
 /// # Errors
-/// If the dataset is not an intact one that hsipack wrote, or another process writes it; if a table or list cannot be read, or
-/// belongs to no sample. The dataset is then unchanged.
+/// If the dataset is not an intact one that hsipack wrote, or another process writes it; if a table
+/// or list cannot be read, or belongs to no sample. The dataset is then unchanged.
 pub fn set_columns(
     options: &ColumnsOptions,
     json: Option<&[u8]>,
@@ -177,7 +180,8 @@ fn of_tables(dataset: &Dataset, tables: &mut Tables, changes: &mut Changes) -> R
     Ok(())
 }
 
-/// The columns of the tables before table `number` as fields. A sample without a row has no value in them.
+/// The columns of the tables before table `number` as fields. A sample without a row has no value
+/// in them.
 fn fields_of(tables: &Tables, number: usize, cells: &Map<String, Value>) -> Fields {
     let used: Vec<&str> = tables
         .iter()

@@ -47,11 +47,12 @@ pub(crate) struct Changes {
     pub notes: Vec<String>,
 }
 
-/// Changes the columns of the dataset at `path`. `decide` gets the dataset while no other process can change it.
+/// Changes the columns of the dataset at `path`. `decide` gets the dataset while no other process
+/// can change it.
 ///
 /// # Errors
-/// Those of `decide`; if the dataset is not an intact one that hsipack wrote, another process writes it, or a file cannot be
-/// read or written. The dataset is then unchanged.
+/// Those of `decide`; if the dataset is not an intact one that hsipack wrote, another process
+/// writes it, or a file cannot be read or written. The dataset is then unchanged.
 pub(crate) fn change(
     path: &Path,
     command: &str,
@@ -108,7 +109,8 @@ pub(crate) fn change(
     }
 }
 
-/// All samples with their new columns, the names of the columns that changed, and the number of samples that changed.
+/// All samples with their new columns, the names of the columns that changed, and the number of
+/// samples that changed.
 fn changed_samples(
     dataset: &Dataset,
     changes: &BTreeMap<usize, Map<String, Value>>,
@@ -164,8 +166,8 @@ struct Splits<'a> {
 }
 
 impl Splits<'_> {
-    /// The statistics of the splits of each stack, in the order of the stacks. Those of splits whose samples stay the same are
-    /// kept, if they were recorded.
+    /// The statistics of the splits of each stack, in the order of the stacks. Those of splits
+    /// whose samples stay the same are kept, if they were recorded.
     fn statistics(&self, progress: &Progress, notes: &mut Vec<String>) -> Result<Vec<StackStats>> {
         let dataset = self.dataset;
         let stacks = dataset.stacks().iter();

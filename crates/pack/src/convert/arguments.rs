@@ -1,4 +1,5 @@
-//! Feature `clap`: options as they are typed on a command line, where the types of fields do not say it.
+//! Feature `clap`: options as they are typed on a command line, where the types of fields do not
+//! say it.
 
 use clap::builder::RangedU64ValueParser;
 

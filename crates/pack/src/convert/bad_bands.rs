@@ -1,4 +1,5 @@
-//! Bands that should not be used for training: the source marks them as bad, or they have no values.
+//! Bands that should not be used for training: the source marks them as bad, or they have no
+//! values.
 
 use serde::Serialize;
 
@@ -34,7 +35,8 @@ impl BadBands {
     }
 }
 
-/// The stacks that have bad bands. `stats` has the statistics of each stack, if the values are already known.
+/// The stacks that have bad bands. `stats` has the statistics of each stack, if the values are
+/// already known.
 pub(super) fn find(plan: &Plan, stats: Option<&[StackStats]>) -> Vec<BadBands> {
     let of_stack = |(number, stack): (usize, &PlannedStack)| {
         let chosen = plan.samples[*stack.samples.first()?].description.bands.as_ref();
@@ -54,7 +56,8 @@ pub(super) fn find(plan: &Plan, stats: Option<&[StackStats]>) -> Vec<BadBands> {
     all.filter(|bad| !bad.marked.is_empty() || !bad.empty.is_empty()).collect()
 }
 
-/// Notes for a report, with the remedy. They use the option names that the command and Python share.
+/// Notes for a report, with the remedy. They use the option names that the command and Python
+/// share.
 pub(super) fn notes(all: &[BadBands]) -> impl Iterator<Item = String> + '_ {
     all.iter().map(|bad| {
         let remedy =

@@ -5,7 +5,8 @@
 //! | `boxes` | a list with `[x_min, y_min, x_max, y_max]` of each box, by the edges of pixels |
 //! | `box_labels` | a list with the class of each box: its name, or its id if the file names no classes |
 //!
-//! A cube without boxes has empty lists. A cube that no file lists has null, if `--unlisted keep` says that it is packed.
+//! A cube without boxes has empty lists. A cube that no file lists has null, if `--unlisted keep`
+//! says that it is packed.
 
 use hsipack_format::samples::boxes::{BOX_LABELS, BOXES};
 use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};

@@ -1,4 +1,5 @@
-//! Calibrates column by column: (value − dark) / span, from references or from the camera's calibration in a file.
+//! Calibrates column by column: (value − dark) / span, from references or from the camera's
+//! calibration in a file.
 
 use hsipack_source::PlaceScaling;
 
@@ -9,14 +10,17 @@ use super::pixel_position::PixelPosition;
 pub struct Calibration {
     /// Subtracted first: one value for each (column, band) of the selected bands.
     dark: Vec<f64>,
-    /// The change of `dark` over the cube. Each row adds the fraction of it that corresponds to the rows above.
+    /// The change of `dark` over the cube. Each row adds the fraction of it that corresponds to the
+    /// rows above.
     drift: Option<Vec<f64>>,
-    /// The divisor after the subtraction: (white − dark) / reflectance of the panel, for the cube's integration time.
+    /// The divisor after the subtraction: (white − dark) / reflectance of the panel, for the cube's
+    /// integration time.
     span: Vec<f64>,
 }
 
 impl Calibration {
-    /// Creates a calibration. `dark` is subtracted, then `span` divides. Both have one value for each (column, band).
+    /// Creates a calibration. `dark` is subtracted, then `span` divides. Both have one value for
+    /// each (column, band).
     pub fn new(dark: Vec<f64>, span: Vec<f64>) -> Self {
         Self { dark, drift: None, span }
     }
@@ -51,8 +55,8 @@ impl Calibration {
         }
     }
 
-    /// Calibrates whole pixels of `bands` bands in place. The first is at `position` of a cube of `rows` × `columns`. If
-    /// the span is 0, the result is NaN, because the value is not known.
+    /// Calibrates whole pixels of `bands` bands in place. The first is at `position` of a cube of
+    /// `rows` × `columns`. If the span is 0, the result is NaN, because the value is not known.
     pub fn apply(
         &self,
         values: &mut [f64],

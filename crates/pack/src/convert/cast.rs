@@ -8,11 +8,12 @@ pub fn from_f32(values: &[f32], out: &mut [f16]) {
     out.convert_from_f32_slice(values);
 }
 
-/// Narrows double-precision values so that the following cast to fp16 rounds as if it were the only one.
+/// Narrows double-precision values so that the following cast to fp16 rounds as if it were the only
+/// one.
 ///
-/// A plain cast to f32 may give a value exactly halfway between two fp16 values, and the next cast would then round it
-/// as a tie, although the original value was not a tie. Rounding to odd records in the last bit that something was cut
-/// off.
+/// A plain cast to f32 may give a value exactly halfway between two fp16 values, and the next cast
+/// would then round it as a tie, although the original value was not a tie. Rounding to odd records
+/// in the last bit that something was cut off.
 pub fn narrow(values: &[f64], out: &mut [f32]) {
     for (value, out) in values.iter().zip(out) {
         *out = narrow_one(*value);

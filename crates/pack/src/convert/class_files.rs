@@ -1,6 +1,8 @@
-//! Masks with a file for each class: `--mask 'organs:{class}={dir}/annotations/{stem}#{class}.png'`.
+//! Masks with a file for each class:
+//! `--mask 'organs:{class}={dir}/annotations/{stem}#{class}.png'`.
 //!
-//! The files that exist for a cube say which classes it has. Each becomes a boolean layer, named after the class.
+//! The files that exist for a cube say which classes it has. Each becomes a boolean layer, named
+//! after the class.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,15 +17,16 @@ use crate::input::Input;
 /// The field of a pattern that stands for the class.
 pub const CLASS: &str = "{class}";
 
-/// Stand for the class, and for a star of the pattern, in texts in which fields were replaced. No path has them.
+/// Stand for the class, and for a star of the pattern, in texts in which fields were replaced. No
+/// path has them.
 const MARKED_CLASS: char = '\u{1}';
 const MARKED_STAR: char = '\u{2}';
 
 /// The files of the classes that the cube in `input` has, in order of their names.
 ///
 /// # Errors
-/// If the pattern has a field that the cube does not have, it is on a server, which is not searched, or several files are
-/// of one class.
+/// If the pattern has a field that the cube does not have, it is on a server, which is not
+/// searched, or several files are of one class.
 pub fn class_files(pattern: &str, input: &Input) -> Result<Vec<(String, Input)>> {
     let marked =
         pattern.replace(CLASS, &MARKED_CLASS.to_string()).replace('*', &MARKED_STAR.to_string());

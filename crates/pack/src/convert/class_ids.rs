@@ -1,5 +1,6 @@
-//! Ids of classes that mask files know only by name, such as those of polygons with a text as attribute. A name has the same id
-//! in all cubes: its place among the names of all files, unless the user gives it another one.
+//! Ids of classes that mask files know only by name, such as those of polygons with a text as
+//! attribute. A name has the same id in all cubes: its place among the names of all files, unless
+//! the user gives it another one.
 
 use std::collections::{HashMap, HashSet};
 
@@ -85,8 +86,8 @@ impl IdsOfNames {
     }
 }
 
-/// Adds names to those that classes have by their ids, each with the least id from 1 on that is free. `taken` are ids that are
-/// not free, though they have no name.
+/// Adds names to those that classes have by their ids, each with the least id from 1 on that is
+/// free. `taken` are ids that are not free, though they have no name.
 pub(super) fn add_names<'a>(
     names_by_id: &mut Vec<String>,
     names: impl IntoIterator<Item = &'a String>,

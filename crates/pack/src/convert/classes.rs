@@ -29,7 +29,8 @@ pub enum OldClass {
     Others,
 }
 
-/// A value of a mask file that marks a class, or pixels without one, and is not from 0 to 65535: a whole number, or NaN.
+/// A value of a mask file that marks a class, or pixels without one, and is not from 0 to 65535: a
+/// whole number, or NaN.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OtherValue(f64);
@@ -119,7 +120,8 @@ impl OldClass {
 /// The value of an option for one class of a mask: its new id, or its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptionOfClass<T> {
-    /// The mask. If `None`, its name and a dot may be before the class; otherwise there is only one mask.
+    /// The mask. If `None`, its name and a dot may be before the class; otherwise there is only one
+    /// mask.
     #[serde(default)]
     pub mask: Option<String>,
     /// The class.
@@ -171,11 +173,12 @@ pub struct ClassTable {
 }
 
 impl ClassTable {
-    /// The table for a mask file with these class names; `None` if all classes keep their ids. A class need not be in
-    /// every file.
+    /// The table for a mask file with these class names; `None` if all classes keep their ids. A
+    /// class need not be in every file.
     ///
     /// # Errors
-    /// If a class has a name but the file names no classes, or a class gets two ids, one by its id and one by its name.
+    /// If a class has a name but the file names no classes, or a class gets two ids, one by its id
+    /// and one by its name.
     pub(super) fn new(classes: &[NewClass], names: Option<&[String]>) -> Result<Option<Self>> {
         if classes.is_empty() {
             return Ok(None);
@@ -233,9 +236,10 @@ impl ClassTable {
         self.others
     }
 
-    /// Names of the new classes. If several classes become one, it has the name of the first; classes that are listed
-    /// by name come last, in the order of the list, so that their name does not depend on the file. A name is empty if
-    /// it is not known. Classes that `*` replaces give no name.
+    /// Names of the new classes. If several classes become one, it has the name of the first;
+    /// classes that are listed by name come last, in the order of the list, so that their name does
+    /// not depend on the file. A name is empty if it is not known. Classes that `*` replaces give
+    /// no name.
     pub(super) fn names(&self, classes: &[NewClass], names: &[String]) -> Vec<String> {
         let listed = |name: &String| classes.iter().any(|new| new.class.is_named(name));
         let by_id = |old: u16| classes.iter().any(|new| new.class == OldClass::Id(old));
@@ -269,8 +273,8 @@ impl ClassTable {
 }
 
 impl ClassTable {
-    /// The colours of the new classes, from those of the classes of a file. If several classes become one, it has the colour
-    /// of the first.
+    /// The colours of the new classes, from those of the classes of a file. If several classes
+    /// become one, it has the colour of the first.
     pub(super) fn colors(&self, colors: &[Option<Color>]) -> Vec<Option<Color>> {
         let mut new: Vec<Option<Color>> = Vec::new();
         for (old, color) in (0..=u16::MAX).zip(colors) {
@@ -286,7 +290,8 @@ impl ClassTable {
     }
 }
 
-/// The colours of a mask's classes in all cubes: `ours` of those so far, and those that another cube has besides.
+/// The colours of a mask's classes in all cubes: `ours` of those so far, and those that another
+/// cube has besides.
 pub(crate) fn colors_together(ours: &mut Vec<Option<Color>>, theirs: &[Option<Color>]) {
     if ours.len() < theirs.len() {
         ours.resize(theirs.len(), None);
@@ -296,7 +301,8 @@ pub(crate) fn colors_together(ours: &mut Vec<Option<Color>>, theirs: &[Option<Co
     }
 }
 
-/// The names that the files give, with those that the user gives in their place. A name is empty if it is not known.
+/// The names that the files give, with those that the user gives in their place. A name is empty if
+/// it is not known.
 pub(super) fn named(files: Option<Vec<String>>, user_names: &[ClassName]) -> Option<Vec<String>> {
     let mut names = match files {
         None if user_names.is_empty() => return None,
@@ -312,7 +318,8 @@ pub(super) fn named(files: Option<Vec<String>>, user_names: &[ClassName]) -> Opt
     Some(names)
 }
 
-/// The names of a mask's classes in all cubes: `ours` of those so far, and `theirs` of another cube.
+/// The names of a mask's classes in all cubes: `ours` of those so far, and `theirs` of another
+/// cube.
 ///
 /// # Errors
 /// If a class has different names. Then the same id would mean different things.
@@ -357,8 +364,8 @@ pub(crate) fn means_nothing(name: &str) -> bool {
     NOTHING.iter().any(|word| name.contains(word))
 }
 
-/// Checks that every class of a mask that is given a new id by its name is in one of the mask files. `existing` are the
-/// names in all of them.
+/// Checks that every class of a mask that is given a new id by its name is in one of the mask
+/// files. `existing` are the names in all of them.
 ///
 /// # Errors
 /// If a name is in none.

@@ -1,4 +1,5 @@
-//! Companions: arrays of floats beside the image of each cube. Their values are made like those of a cube.
+//! Companions: arrays of floats beside the image of each cube. Their values are made like those of
+//! a cube.
 //!
 //! | role | option | values |
 //! |---|---|---|
@@ -54,8 +55,8 @@ impl PlannedCompanion {
         self.grid.shape().values() * self.dtype.size()
     }
 
-    /// Refuses another companion of the same name that has another role, type, number of bands, resolution or unit, or bands
-    /// that differ by more than `tolerance` nm.
+    /// Refuses another companion of the same name that has another role, type, number of bands,
+    /// resolution or unit, or bands that differ by more than `tolerance` nm.
     ///
     /// # Errors
     /// If they differ.
@@ -77,7 +78,8 @@ impl PlannedCompanion {
         }))
     }
 
-    /// How it differs from one of the same name in another cube: its own words, and those of the other.
+    /// How it differs from one of the same name in another cube: its own words, and those of the
+    /// other.
     fn difference(
         &self,
         dtype: DType,
@@ -113,7 +115,8 @@ impl PlannedCompanion {
         Some([format!("has band {band} at {} nm", ours[band]), format!("at {} nm", theirs[band])])
     }
 
-    /// Its name with its type, number of bands and resolution, as in `rgb (float16, 3 bands, 2 x the rows and columns)`.
+    /// Its name with its type, number of bands and resolution, as in
+    /// `rgb (float16, 3 bands, 2 x the rows and columns)`.
     pub fn text(&self) -> String {
         let Self { name, dtype, meaning, .. } = self;
         if meaning.role == Role::Target {
@@ -131,8 +134,9 @@ impl PlannedCompanion {
     }
 }
 
-/// The type of a companion's values, whose image has the type `image`. It holds the values of the source exactly, unless these
-/// are computed or are floats: such values are rounded as those of the image are.
+/// The type of a companion's values, whose image has the type `image`. It holds the values of the
+/// source exactly, unless these are computed or are floats: such values are rounded as those of the
+/// image are.
 fn dtype_of(role: Role, info: &CubeInfo, is_computed: bool, image: DType) -> DType {
     // A network learns the values of targets, so they are not rounded to fp16: one band of float32 is small beside a spectrum.
     if role == Role::Target {
@@ -147,8 +151,9 @@ fn dtype_of(role: Role, info: &CubeInfo, is_computed: bool, image: DType) -> DTy
     }
 }
 
-/// The grid of a companion of this shape and type, beside images of the shape `image`, of which a shard has `per_shard`. `tile` is
-/// the chunk shape that the user chose for the images; companions with their pixels have it, too.
+/// The grid of a companion of this shape and type, beside images of the shape `image`, of which a
+/// shard has `per_shard`. `tile` is the chunk shape that the user chose for the images; companions
+/// with their pixels have it, too.
 ///
 /// # Errors
 /// If its chunks would be too large.
@@ -323,7 +328,8 @@ impl CompanionReader {
         Ok(fingerprint(&self.source.info().files)?.1)
     }
 
-    /// Its source, and how values of this type are made: physical values, and NaN where they are missing.
+    /// Its source, and how values of this type are made: physical values, and NaN where they are
+    /// missing.
     pub fn into_values(self, dtype: DType) -> (Box<dyn Source>, Transform) {
         let transform = Transform { dtype, ..Transform::physical(self.source.info(), None) };
         (self.source, transform)

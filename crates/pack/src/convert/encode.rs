@@ -47,7 +47,8 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// Empties it, but keeps its memory: pages that are already mapped cost half as much as new ones.
+    /// Empties it, but keeps its memory: pages that are already mapped cost half as much as new
+    /// ones.
     pub fn recycle(mut self) -> Self {
         self.data.clear();
         self.lens.clear();
@@ -118,8 +119,8 @@ impl Slab {
         Ok(())
     }
 
-    /// Fills the slab from value `start` on with what stands for missing values: in the last slab, these rows are beyond the
-    /// image.
+    /// Fills the slab from value `start` on with what stands for missing values: in the last slab,
+    /// these rows are beyond the image.
     fn fill_from(&mut self, start: usize, dtype: DType) {
         match self {
             Slab::Half(slab) => slab[start..].fill(f16::NAN),
@@ -194,7 +195,8 @@ impl Encoder {
         Ok(encoded)
     }
 
-    /// Reads and packs a whole cube, a block of at most `budget` bytes at a time, without its statistics.
+    /// Reads and packs a whole cube, a block of at most `budget` bytes at a time, without its
+    /// statistics.
     ///
     /// # Errors
     /// The same as those of [`read`](Self::read) and [`encode`](Self::encode).
@@ -211,7 +213,8 @@ impl Encoder {
         Ok(encoded)
     }
 
-    /// Transforms and casts rows `take` of the rows that were read. They start at row `first` of the cube.
+    /// Transforms and casts rows `take` of the rows that were read. They start at row `first` of
+    /// the cube.
     fn pack_slab(
         &mut self,
         cube: &OpenCube,
@@ -311,7 +314,8 @@ impl Encoder {
         Ok(encoded)
     }
 
-    /// Reads and packs one mask of a cube of `rows` × `columns` pixels; `None` fills it with `fill`.
+    /// Reads and packs one mask of a cube of `rows` × `columns` pixels; `None` fills it with
+    /// `fill`.
     ///
     /// # Errors
     /// If it cannot be read, or contains a value that is not a class id.
@@ -337,7 +341,8 @@ impl Encoder {
         encoded
     }
 
-    /// Packs the mask of a cube. `read` gives the values of some rows at a time, from the first to the last.
+    /// Packs the mask of a cube. `read` gives the values of some rows at a time, from the first to
+    /// the last.
     ///
     /// # Errors
     /// The errors of `read`, and if memory cannot be allocated.
@@ -390,7 +395,8 @@ struct Strip<'a> {
 }
 
 impl Strip<'_> {
-    /// Copies the columns and bands of chunk `chunk` of every row into `out`, and fills what is beyond the image.
+    /// Copies the columns and bands of chunk `chunk` of every row into `out`, and fills what is
+    /// beyond the image.
     fn cut(&self, grid: &Grid, chunk: usize, out: &mut Vec<u8>) {
         out.clear();
         let (region, pixel) = (grid.region(chunk), self.bands * self.element);

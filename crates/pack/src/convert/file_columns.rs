@@ -48,10 +48,12 @@ impl<'a> FileColumns<'a> {
         self.columns.iter().map(|column| column.name.as_str())
     }
 
-    /// The columns of the cube in `input`. `None` if a file is missing, and such cubes are left out.
+    /// The columns of the cube in `input`. `None` if a file is missing, and such cubes are left
+    /// out.
     ///
     /// # Errors
-    /// If a file cannot be read, or holds no small value; if it is missing and `missing` says that this is an error.
+    /// If a file cannot be read, or holds no small value; if it is missing and `missing` says that
+    /// this is an error.
     pub fn read(&mut self, input: &Input, missing: Unlisted) -> Result<Option<Map<String, Value>>> {
         let mut columns = Map::new();
         for Assignment { name, value: pattern } in self.columns {
@@ -228,7 +230,8 @@ fn of_list(list: &SmallArray, input: &Input) -> Result<Value> {
     })
 }
 
-/// The index of the entry for a sample in an array of `count` entries; `None` if it does not have one for each sample.
+/// The index of the entry for a sample in an array of `count` entries; `None` if it does not have
+/// one for each sample.
 fn entry_of(count: usize, input: &Input) -> Result<Option<usize>> {
     let samples = input.number_of_samples()?;
     Ok(input.sample().filter(|index| samples == Some(count) && *index < count))

@@ -17,7 +17,8 @@ struct Fitted {
     means: Option<Transform>,
 }
 
-/// The companion in `source`, of this ratio to its cube, on the grid of the cube; and whether its values are means.
+/// The companion in `source`, of this ratio to its cube, on the grid of the cube; and whether its
+/// values are means.
 pub(super) fn fitted(
     source: Box<dyn Source>,
     method: FitMethod,

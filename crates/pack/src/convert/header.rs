@@ -7,8 +7,8 @@ use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
 use super::named_files;
 use crate::input::Input;
 
-/// The header that `pattern` gives for the file of an input. `None` if the file needs none, because it is a folder, of
-/// another format than raw data, or has a header.
+/// The header that `pattern` gives for the file of an input. `None` if the file needs none, because
+/// it is a folder, of another format than raw data, or has a header.
 ///
 /// # Errors
 /// If there is no such header.

@@ -15,8 +15,8 @@ pub fn fill(dtype: DType, number: i64) -> [u8; 4] {
 /// Writes numbers as integers of `dtype`. NaN becomes `missing`.
 ///
 /// # Errors
-/// The place of the first number that is not an integer of the type, that is NaN although nothing stands for it, or that is
-/// `missing` although it has a value.
+/// The place of the first number that is not an integer of the type, that is NaN although nothing
+/// stands for it, or that is `missing` although it has a value.
 pub fn write(
     numbers: &[f32],
     dtype: DType,
@@ -73,8 +73,8 @@ pub fn refuse(
     ])
 }
 
-/// Reads integers and floats of a packed image as double-precision numbers, replacing the content of `numbers`. Missing values
-/// are not marked.
+/// Reads integers and floats of a packed image as double-precision numbers, replacing the content
+/// of `numbers`. Missing values are not marked.
 pub fn read(bytes: &[u8], dtype: DType, numbers: &mut Vec<f64>) {
     numbers.clear();
     let (pairs, _) = bytes.as_chunks::<2>();

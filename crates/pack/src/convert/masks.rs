@@ -26,7 +26,8 @@ use crate::pattern::Pattern;
 pub struct MaskGroup {
     /// Name of the array.
     pub name: String,
-    /// Layer name and pattern. If the mask is not made of layers, there is one pattern without a name.
+    /// Layer name and pattern. If the mask is not made of layers, there is one pattern without a
+    /// name.
     pub patterns: Vec<(Option<String>, String)>,
     /// Class ids to replace.
     pub classes: Vec<NewClass>,
@@ -71,8 +72,8 @@ pub const OF_PRODUCT: &str = "product";
 /// The role of a mask, in errors.
 pub(super) const ROLE: &str = "the mask";
 
-/// The chunk shape of masks of images of this shape, unless the user chose chunks for the image. It always assumes
-/// uint16, because the grid must not depend on the values.
+/// The chunk shape of masks of images of this shape, unless the user chose chunks for the image. It
+/// always assumes uint16, because the grid must not depend on the values.
 pub fn tile(shape: CubeShape) -> Tile {
     Tile::slab(CubeShape { bands: 1, ..shape }, 2, TARGET_CHUNK)
 }
@@ -80,7 +81,8 @@ pub fn tile(shape: CubeShape) -> Tile {
 /// Collects the patterns of each mask. Masks are sorted by name; layers stay in the given order.
 ///
 /// # Errors
-/// If a name occurs twice without layers, two layers of a mask have the same name, or a mask has too many layers.
+/// If a name occurs twice without layers, two layers of a mask have the same name, or a mask has
+/// too many layers.
 pub fn groups(options: &[MaskOption]) -> Result<Vec<MaskGroup>> {
     let mut groups: Vec<MaskGroup> = Vec::new();
     for option in options {
@@ -141,7 +143,8 @@ fn missing(group: &MaskGroup, pattern: &str, input: &Input) -> Error {
         ])
 }
 
-/// The error for a mask whose file lacks its variable, with the option for cubes without a mask as a remedy.
+/// The error for a mask whose file lacks its variable, with the option for cubes without a mask as
+/// a remedy.
 fn without_variable(error: Error) -> Error {
     let fill = remedy!["name the class of cubes without one with ", Opt::MaskFill];
     let remedy = match error.remedy() {
@@ -158,7 +161,8 @@ pub struct MaskReader {
     pub layer_names: Vec<String>,
     /// The bit of each layer.
     bits: Vec<usize>,
-    /// Names of the classes, if the file has them. If classes have new ids, the names are in the order of the new ids.
+    /// Names of the classes, if the file has them. If classes have new ids, the names are in the
+    /// order of the new ids.
     pub class_names: Option<Vec<String>>,
     /// Colours of the classes, as far as they are known.
     pub class_colors: Vec<Option<Color>>,
@@ -179,8 +183,9 @@ pub struct MaskReader {
 }
 
 impl MaskReader {
-    /// Opens the mask `group` of a cube. Returns `None` if a file, or the variable in it, is missing and `optional` is set,
-    /// or if the mask has a file for each class and the cube has none.
+    /// Opens the mask `group` of a cube. Returns `None` if a file, or the variable in it, is
+    /// missing and `optional` is set, or if the mask has a file for each class and the cube has
+    /// none.
     ///
     /// # Errors
     /// If a file is missing or cannot be read, or has another shape.
@@ -367,14 +372,15 @@ impl MaskReader {
         })
     }
 
-    /// Gives pixels without a class, which are NaN, negative or the file's nodata value, the class id `fill` if there is
-    /// one. In boolean layers they are 0.
+    /// Gives pixels without a class, which are NaN, negative or the file's nodata value, the class
+    /// id `fill` if there is one. In boolean layers they are 0.
     pub fn filling(self, fill: Option<u16>) -> Self {
         Self { fill, ..self }
     }
 
-    /// Takes a mask of as many bands as its cube has for one of class ids, unless its file names its layers. Then bands that
-    /// differ are an error: they may say something about each value, such as whether it is valid.
+    /// Takes a mask of as many bands as its cube has for one of class ids, unless its file names
+    /// its layers. Then bands that differ are an error: they may say something about each value,
+    /// such as whether it is valid.
     pub(super) fn of_cube_with(mut self, bands: usize) -> Self {
         let info = self.layers[0].0.info();
         let has_cube_shape =
@@ -387,8 +393,8 @@ impl MaskReader {
         self
     }
 
-    /// Puts its layers into the bits of an array that has `layers`, the layers of all cubes, and gives classes that its file
-    /// knows only by name their places in `class_names`.
+    /// Puts its layers into the bits of an array that has `layers`, the layers of all cubes, and
+    /// gives classes that its file knows only by name their places in `class_names`.
     pub fn among(mut self, layers: &[String], class_names: Option<&[String]>) -> Self {
         let all: Vec<_> = counted(layers).collect();
         let bit = |(index, layer)| all.iter().position(|other| *other == layer).unwrap_or(index);
@@ -414,7 +420,8 @@ impl MaskReader {
         Ok(fingerprint(&files)?.1)
     }
 
-    /// Reads rows `rows` into `out`: class ids, or one bit for each layer (the first layer is bit 0).
+    /// Reads rows `rows` into `out`: class ids, or one bit for each layer (the first layer is bit
+    /// 0).
     ///
     /// # Errors
     /// If a value is not a class id that fits uint16, or a layer is not boolean.
@@ -488,8 +495,8 @@ impl MaskReader {
         Ok(())
     }
 
-    /// The class id that marks pixels without a class in a file, and the id that fills them. Id 0 says itself that there is none,
-    /// and an id to which the user gives a new one is a class.
+    /// The class id that marks pixels without a class in a file, and the id that fills them. Id 0
+    /// says itself that there is none, and an id to which the user gives a new one is a class.
     fn without_class(&self, nodata: Option<f64>) -> Option<(u16, u16)> {
         let ids = 1.0..=f64::from(u16::MAX);
         let nodata = nodata.filter(|nodata| ids.contains(nodata) && nodata.fract() == 0.0)? as u16;
@@ -507,7 +514,8 @@ impl MaskReader {
     /// Reads the whole mask and returns its greatest value. Checks that layers are boolean.
     ///
     /// # Errors
-    /// The same as those of [`read_rows`](Self::read_rows), and if a file with several bands is not boolean.
+    /// The same as those of [`read_rows`](Self::read_rows), and if a file with several bands is not
+    /// boolean.
     pub fn scan(&self) -> Result<MaskValue> {
         if self.is_boolean {
             // The quality layers of a product are known to be boolean, so their arrays need not be read.
@@ -565,10 +573,12 @@ fn bands_differ(bands: usize, (row, column): (usize, usize), file: &Path) -> Err
 
 /// The most layers that an error lists.
 const LISTED: usize = 5;
-/// Masks with more bands than this may repeat class ids in all bands, as masks of the shape of their cubes do.
+/// Masks with more bands than this may repeat class ids in all bands, as masks of the shape of
+/// their cubes do.
 const FEW_BANDS: usize = 16;
 
-/// Whether a mask repeats its class ids in many bands. Those of boolean layers differ at some pixel, unless all are 0.
+/// Whether a mask repeats its class ids in many bands. Those of boolean layers differ at some
+/// pixel, unless all are 0.
 fn repeats_ids(source: &dyn Source) -> Result<bool> {
     let shape = source.info().shape;
     if shape.bands <= FEW_BANDS || shape.bands > MAX_LAYERS {
@@ -674,7 +684,8 @@ pub(super) fn names_of(input: &Input) -> Result<CubeNames> {
     })
 }
 
-/// Layers with the number of layers of the same name before them: files may give several layers one name.
+/// Layers with the number of layers of the same name before them: files may give several layers one
+/// name.
 pub(super) fn counted(layers: &[String]) -> impl Iterator<Item = (&str, usize)> {
     layers.iter().enumerate().map(|(index, layer)| {
         (layer.as_str(), layers[..index].iter().filter(|before| *before == layer).count())

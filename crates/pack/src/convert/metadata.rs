@@ -1,5 +1,5 @@
-//! Writes the files that turn shards into a dataset: `zarr.json` everywhere, `samples.jsonl` and its index,
-//! `SHA256SUMS`.
+//! Writes the files that turn shards into a dataset: `zarr.json` everywhere, `samples.jsonl` and
+//! its index, `SHA256SUMS`.
 
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::geo::cf;
@@ -29,7 +29,8 @@ pub struct Metadata {
     chunks: Vec<(String, Vec<u8>)>,
     /// Paths and checksums for `SHA256SUMS`.
     sums: Vec<(String, String)>,
-    /// The index of the samples. `SHA256SUMS` does not list it, because it can be recreated at any time.
+    /// The index of the samples. `SHA256SUMS` does not list it, because it can be recreated at any
+    /// time.
     index: Option<Vec<u8>>,
 }
 
@@ -44,7 +45,8 @@ impl Metadata {
         self.files.push((path, content));
     }
 
-    /// Adds the group and arrays of a stack of `len` cubes. `geo` is their common georeferencing, if they have one.
+    /// Adds the group and arrays of a stack of `len` cubes. `geo` is their common georeferencing,
+    /// if they have one.
     pub fn add_stack(
         &mut self,
         stack: &PlannedStack,
@@ -153,7 +155,8 @@ impl Metadata {
         Ok(())
     }
 
-    /// Adds a mask of a stack of `len` cubes. `geo` is their common georeferencing, if they have one.
+    /// Adds a mask of a stack of `len` cubes. `geo` is their common georeferencing, if they have
+    /// one.
     pub fn add_mask(&mut self, stack: &str, mask: &PlannedMask, len: usize, geo: Option<&Geo>) {
         let mut meta = mask_meta(mask, len);
         if let Some(geo) = geo {
@@ -162,7 +165,8 @@ impl Metadata {
         self.add_array(stack, &mask.name, &meta);
     }
 
-    /// Adds a companion of a stack of `len` cubes. `geo` is their common georeferencing, if they have one.
+    /// Adds a companion of a stack of `len` cubes. `geo` is their common georeferencing, if they
+    /// have one.
     pub fn add_companion(
         &mut self,
         stack: &str,
@@ -178,8 +182,8 @@ impl Metadata {
         self.add_array(stack, &companion.name, &meta);
     }
 
-    /// Adds `samples.jsonl` and its index. The lines of existing samples are kept unchanged, and those of new samples
-    /// follow.
+    /// Adds `samples.jsonl` and its index. The lines of existing samples are kept unchanged, and
+    /// those of new samples follow.
     ///
     /// # Errors
     /// If a line cannot be read, or a sample cannot follow the one before it.
@@ -204,8 +208,9 @@ impl Metadata {
         self.add("zarr.json".to_owned(), zarr::to_text(&zarr::group(attributes)));
     }
 
-    /// All files with their paths below the dataset, in the order in which they must be written. The root group is
-    /// last, because it makes the files a dataset. `coordinates` are the stacks whose wavelengths are written.
+    /// All files with their paths below the dataset, in the order in which they must be written.
+    /// The root group is last, because it makes the files a dataset. `coordinates` are the stacks
+    /// whose wavelengths are written.
     pub fn into_files(mut self, coordinates: &[&PlannedStack]) -> Vec<(String, Vec<u8>)> {
         let sums = self.sums.iter().map(|(path, sum)| (path.as_str(), sum.clone()));
         let sums = checksums::encode_sums(sums);

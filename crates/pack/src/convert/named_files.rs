@@ -9,9 +9,9 @@ use hsipack_store::remote::{is_away, is_url};
 use crate::input::Input;
 use crate::pattern::{self, Pattern};
 
-/// The paths where the file may be; none if a field of the pattern has no value. The pattern is relative to the working
-/// directory. If it is a relative path that does not begin with the cube's own path, it is also tried relative to the
-/// cube's folder.
+/// The paths where the file may be; none if a field of the pattern has no value. The pattern is
+/// relative to the working directory. If it is a relative path that does not begin with the cube's
+/// own path, it is also tried relative to the cube's folder.
 ///
 /// # Errors
 /// If the pattern has a field that the cube does not have.

@@ -5,9 +5,11 @@
 //! | Specim IQ; Specim FX, Fenix and others by Lumo | `NAME` | `WHITEREF_NAME` | `DARKREF_NAME` |
 //! | Headwall, MV.X | any in the folder, such as `raw_0` | `whiteReference` | `darkReference` |
 //!
-//! Specim IQ also keeps `WHITEDARKREF_NAME`: dark frames with the integration time of the white reference.
+//! Specim IQ also keeps `WHITEDARKREF_NAME`: dark frames with the integration time of the white
+//! reference.
 //!
-//! The files are in the same folder as the cube. If references have other names, a pattern gives their paths.
+//! The files are in the same folder as the cube. If references have other names, a pattern gives
+//! their paths.
 
 use std::path::{Path, PathBuf};
 
@@ -58,7 +60,8 @@ impl Kind {
 const KINDS: [Kind; 2] = [Kind::White, Kind::Dark];
 /// Starts the name of the dark reference of a white reference.
 const WHITE_DARK: &str = "WHITEDARKREF_";
-/// Endings that may follow Headwall's names. Headers come first, because they say where their data are.
+/// Endings that may follow Headwall's names. Headers come first, because they say where their data
+/// are.
 const ENDINGS: [&str; 4] = [".hdr", ".bin.hdr", "", ".bin"];
 
 fn text(part: Option<&std::ffi::OsStr>) -> String {
@@ -95,8 +98,9 @@ pub fn is_reference(path: &Path) -> bool {
     KINDS.iter().any(|kind| is_named(&name, kind.name())) && raw()
 }
 
-/// Whether a file is the reflectance that a Specim IQ computed itself of a scan below `root`, `NAME/results/REFLECTANCE_NAME` of
-/// `NAME/capture/NAME`. Scans that are calibrated by their references are this reflectance already.
+/// Whether a file is the reflectance that a Specim IQ computed itself of a scan below `root`,
+/// `NAME/results/REFLECTANCE_NAME` of `NAME/capture/NAME`. Scans that are calibrated by their
+/// references are this reflectance already.
 pub fn is_reflectance_of_scan(path: &Path, root: &Path) -> bool {
     let name = text(path.file_name());
     let scan = name.strip_prefix("REFLECTANCE_").map(|scan| Path::new(scan).with_extension("hdr"));

@@ -1,12 +1,13 @@
-//! White and dark references of a cube: opens them, compares them with the cube, and averages them. `pairs.rs` finds
-//! their files.
+//! White and dark references of a cube: opens them, compares them with the cube, and averages them.
+//! `pairs.rs` finds their files.
 //!
-//! Specim IQ also records dark frames with the integration time of the white reference. If they are there and the dark
-//! reference is subtracted from the cube, they are subtracted from the white reference:
-//! (cube − dark) / (white − its dark).
+//! Specim IQ also records dark frames with the integration time of the white reference. If they are
+//! there and the dark reference is subtracted from the cube, they are subtracted from the white
+//! reference: (cube − dark) / (white − its dark).
 //!
-//! Every file's own scaling is applied first. If the white reference was recorded with another integration time than
-//! the cube, the quotient is multiplied by time of white / time of cube, as the makers do.
+//! Every file's own scaling is applied first. If the white reference was recorded with another
+//! integration time than the cube, the quotient is multiplied by time of white / time of cube, as
+//! the makers do.
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
@@ -160,8 +161,8 @@ fn file_of(reference: &Option<Box<dyn Source>>) -> Option<PathBuf> {
     reference.as_ref().map(|source| source.info().files[0].clone())
 }
 
-/// Refuses a reference that has the cube's type, if only one of the two files gives a scale. Most likely the other file
-/// lost its scale, and the result would be meaningless.
+/// Refuses a reference that has the cube's type, if only one of the two files gives a scale. Most
+/// likely the other file lost its scale, and the result would be meaningless.
 fn check_scale(reference: &CubeInfo, input: &Input, cube: &CubeInfo) -> Result<()> {
     let scaled = [cube, reference].map(CubeInfo::is_scaled);
     if reference.dtype != cube.dtype || scaled[0] == scaled[1] {
@@ -196,12 +197,12 @@ fn scale_text(info: &CubeInfo) -> String {
     format!("{}{add}", multiply / divide)
 }
 
-/// The calibration of the cube in `input` with `bands` kept, for each column and band: first the camera's calibration
-/// in the cube's file, then the references that `values` select.
+/// The calibration of the cube in `input` with `bands` kept, for each column and band: first the
+/// camera's calibration in the cube's file, then the references that `values` select.
 ///
 /// # Errors
-/// If a reference cannot be found or read, does not fit the cube, or is unusable: it is saturated, or white is no
-/// brighter than dark.
+/// If a reference cannot be found or read, does not fit the cube, or is unusable: it is saturated,
+/// or white is no brighter than dark.
 pub fn load(
     values: &ValueOptions,
     input: &Input,
@@ -298,8 +299,9 @@ fn open_reference(
     open_fitting(&pairs::find(reference, kind, input)?, input, cube, values)
 }
 
-/// Opens the reference in `file` and refuses one that does not fit the cube. It is read as the options say that cubes are
-/// read. If that does not fit, it may be in a file of another kind, for which they do not hold.
+/// Opens the reference in `file` and refuses one that does not fit the cube. It is read as the
+/// options say that cubes are read. If that does not fit, it may be in a file of another kind, for
+/// which they do not hold.
 fn open_fitting(
     file: &Input,
     input: &Input,
@@ -348,18 +350,19 @@ struct Mean {
     values: Vec<f64>,
     /// The greatest stored value of a white reference.
     greatest: f64,
-    /// The share of its values that equal `greatest`, if that is the greatest value of a camera with some number of
-    /// bits; otherwise 0.
+    /// The share of its values that equal `greatest`, if that is the greatest value of a camera
+    /// with some number of bits; otherwise 0.
     saturated: f64,
 }
 
-/// The greatest values of cameras with 8, 10, 12, 14 and 16 bits; signed 16-bit numbers hold 15 bits.
+/// The greatest values of cameras with 8, 10, 12, 14 and 16 bits; signed 16-bit numbers hold 15
+/// bits.
 const FULL: [f64; 6] = [255.0, 1023.0, 4095.0, 16383.0, 32767.0, 65535.0];
 /// If a larger share of a white reference is saturated, the cause is not a few broken pixels.
 const MAX_SATURATED_SHARE: f64 = 0.005;
 
-/// The mean spectrum of every column of a reference, for the selected bands: physical values, or stored values if `raw`
-/// is set. A reference with one column is used for every column.
+/// The mean spectrum of every column of a reference, for the selected bands: physical values, or
+/// stored values if `raw` is set. A reference with one column is used for every column.
 fn mean_over_rows(
     source: &dyn Source,
     kind: Kind,

@@ -67,7 +67,8 @@ pub(super) struct CommandRecord {
 }
 
 impl CommandRecord {
-    /// The record of a command whose identity is `request`. `values` are its options of values, completed by the plan.
+    /// The record of a command whose identity is `request`. `values` are its options of values,
+    /// completed by the plan.
     pub fn new(request: String, options: &ConvertOptions, values: &ValueOptions) -> Self {
         Self { request, command: options.command.clone(), recipe: recipe(options, values) }
     }
@@ -100,12 +101,13 @@ fn recipe(options: &ConvertOptions, values: &ValueOptions) -> Value {
     recipe
 }
 
-/// The key of the inputs in [`requested`]. All other keys, except that of the version, are names of options.
+/// The key of the inputs in [`requested`]. All other keys, except that of the version, are names of
+/// options.
 const INPUTS: &str = "inputs";
 const VERSION: &str = "version";
 
-/// Everything that decides the result of a command, by names of options. An unfinished conversion records it, so that
-/// [`differs`] can say what another command would have to change.
+/// Everything that decides the result of a command, by names of options. An unfinished conversion
+/// records it, so that [`differs`] can say what another command would have to change.
 pub(super) fn requested(options: &ConvertOptions) -> Value {
     let mut request = deciding(options);
     // There may be very many inputs.
@@ -127,8 +129,9 @@ pub(super) fn requested(options: &ConvertOptions) -> Value {
     request.into()
 }
 
-/// The error that a command, which asks for `ours`, cannot resume what another command began, which asked for `theirs`
-/// (see [`requested`]; older versions did not record it). `folder` is where the other conversion was begun.
+/// The error that a command, which asks for `ours`, cannot resume what another command began, which
+/// asked for `theirs` (see [`requested`]; older versions did not record it). `folder` is where the
+/// other conversion was begun.
 pub(super) fn differs(theirs: &Value, ours: &Value, folder: &Path) -> Error {
     let start_over = ", or delete the folder to start over";
     if let (Some(theirs), true) = (theirs[VERSION].as_str(), theirs[VERSION] != ours[VERSION]) {

@@ -56,8 +56,8 @@ pub struct Report {
     pub nan: u64,
     /// Infinite values in the packed cubes.
     pub inf: u64,
-    /// The greatest errors that the cast to fp16 and dropped bits caused, and where; `None` for float32 with all its
-    /// bits.
+    /// The greatest errors that the cast to fp16 and dropped bits caused, and where; `None` for
+    /// float32 with all its bits.
     pub worst: Option<WorstError>,
     /// Type of the packed values; empty if there was nothing to do.
     pub dtype: &'static str,
@@ -137,7 +137,8 @@ fn packed_stack(stack: &PlannedStack) -> PackedStack {
     }
 }
 
-/// The greatest relative and the greatest absolute quantisation error, which may be in different bands.
+/// The greatest relative and the greatest absolute quantisation error, which may be in different
+/// bands.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorstError {
     /// The input with the greatest relative error.
@@ -161,8 +162,9 @@ pub struct WorstError {
 /// Plans and runs a conversion.
 ///
 /// # Errors
-/// If anything is wrong with inputs, options or the output. The output is then unchanged. After an interruption or a
-/// disk error, finished shards are kept for `--resume`; after other errors, nothing is kept.
+/// If anything is wrong with inputs, options or the output. The output is then unchanged. After an
+/// interruption or a disk error, finished shards are kept for `--resume`; after other errors,
+/// nothing is kept.
 pub fn convert(
     options: &ConvertOptions,
     progress: &Progress,
@@ -200,7 +202,8 @@ fn convert_here(
     }
 }
 
-/// A conversion that is ready to start: everything that must be known before the first byte is written.
+/// A conversion that is ready to start: everything that must be known before the first byte is
+/// written.
 pub(super) struct Work {
     pub plan: Plan,
     /// The options, with what they say about masks in the masks.
@@ -313,8 +316,8 @@ fn last_request(dataset: &Dataset) -> Option<String> {
     dataset.root().last_request().map(str::to_owned)
 }
 
-/// Identifies the work to be resumed: the command, the present state of the inputs, and the dataset to which cubes are
-/// appended.
+/// Identifies the work to be resumed: the command, the present state of the inputs, and the dataset
+/// to which cubes are appended.
 pub(super) fn identity(request: &str, plan: &Plan, base: Option<&Dataset>) -> String {
     let stacks: Vec<Value> = plan
         .stacks
@@ -402,9 +405,9 @@ pub(super) fn write_metadata(
     staging.write_metadata(files.into_files(&stacks), &dropped)
 }
 
-/// Statistics of the samples of `old`, a stack of `base`, together with those appended to it. In datasets of older
-/// versions, a split may have samples in the stack but no recorded statistics. It then gets none, because they would
-/// cover only the new samples.
+/// Statistics of the samples of `old`, a stack of `base`, together with those appended to it. In
+/// datasets of older versions, a split may have samples in the stack but no recorded statistics. It
+/// then gets none, because they would cover only the new samples.
 fn appended_stats(
     plan: &Plan,
     base: &Dataset,
@@ -473,7 +476,8 @@ fn new_samples<'a>(
     })
 }
 
-/// Decides what to keep after an error: finished shards after an interruption or a disk error, otherwise nothing.
+/// Decides what to keep after an error: finished shards after an interruption or a disk error,
+/// otherwise nothing.
 fn leave(staging: Staging, error: Error) -> Error {
     let kept = remedy![
         format!("finished shards are kept in {}; go on with ", staging.folder().display()),

@@ -28,7 +28,8 @@ pub struct FinishedFile {
 }
 
 impl ShardWriter {
-    /// Creates the shard at `path`, a file or a URL, with room for `chunks` chunks of `chunk_bytes` uncompressed bytes.
+    /// Creates the shard at `path`, a file or a URL, with room for `chunks` chunks of `chunk_bytes`
+    /// uncompressed bytes.
     ///
     /// # Errors
     /// If it cannot be created.

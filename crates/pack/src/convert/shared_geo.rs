@@ -1,7 +1,8 @@
-//! The georeferencing that all samples of a stack share. It gives the stack's arrays coordinates for rows and columns.
+//! The georeferencing that all samples of a stack share. It gives the stack's arrays coordinates
+//! for rows and columns.
 //!
-//! If samples do not share one, each sample has its own in `samples.jsonl`. The stack then has no coordinates, because
-//! they would be wrong for some samples.
+//! If samples do not share one, each sample has its own in `samples.jsonl`. The stack then has no
+//! coordinates, because they would be wrong for some samples.
 
 use hsipack_format::geo::cf;
 use hsipack_format::{Geo, Result};
@@ -9,8 +10,8 @@ use hsipack_store::{Dataset, Stack};
 
 use super::plan::{Plan, PlannedStack};
 
-/// The georeferencing of the samples of a planned stack, including existing ones of `base`; `None` if they do not share
-/// one.
+/// The georeferencing of the samples of a planned stack, including existing ones of `base`; `None`
+/// if they do not share one.
 ///
 /// # Errors
 /// If the line of a sample of `base` cannot be read.

@@ -9,7 +9,8 @@ use hsipack_format::statistics::{self, BandStatistics};
 use hsipack_format::zarr::ArrayMeta;
 use serde_json::{Map, Value, json};
 
-/// Statistics of one band's values. All are in stored units; multiply by `scale_factor` for physical values.
+/// Statistics of one band's values. All are in stored units; multiply by `scale_factor` for
+/// physical values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Band {
     /// Finite values.
@@ -53,8 +54,9 @@ impl Band {
         (self.m2 / self.count as f64).sqrt()
     }
 
-    /// Adds the values of `other` (Chan's formula). Because of rounding, the result depends slightly on the order of
-    /// merging. Conversions merge in a fixed order, so their results are reproducible.
+    /// Adds the values of `other` (Chan's formula). Because of rounding, the result depends
+    /// slightly on the order of merging. Conversions merge in a fixed order, so their results are
+    /// reproducible.
     fn merge(&mut self, other: &Band) {
         self.nan += other.nan;
         self.inf += other.inf;
@@ -113,12 +115,14 @@ impl BandStats {
         }
     }
 
-    /// The greatest relative error, and the first band that has it; `None` if no band has a finite value.
+    /// The greatest relative error, and the first band that has it; `None` if no band has a finite
+    /// value.
     pub fn worst_relative(&self) -> Option<(usize, f64)> {
         self.worst(|band| band.max_rel_error)
     }
 
-    /// The greatest absolute error, and the first band that has it; `None` if no band has a finite value.
+    /// The greatest absolute error, and the first band that has it; `None` if no band has a finite
+    /// value.
     pub fn worst_absolute(&self) -> Option<(usize, f64)> {
         self.worst(|band| band.max_abs_error)
     }
@@ -130,8 +134,8 @@ impl BandStats {
             .reduce(|worst, next| if next.1 > worst.1 { next } else { worst })
     }
 
-    /// The `stats` and `quantisation` attributes of an image array. Each key has a list with one entry for each band;
-    /// an entry is `null` if the band has no finite value.
+    /// The `stats` and `quantisation` attributes of an image array. Each key has a list with one
+    /// entry for each band; an entry is `null` if the band has no finite value.
     pub fn to_attributes(&self) -> Map<String, Value> {
         let quantisation = json!({
             "max_abs": self.finite(|band| band.max_abs_error),
@@ -285,8 +289,8 @@ impl StackStats {
         }
     }
 
-    /// The attributes of an image array: those of [`BandStats::to_attributes`], and `split_stats` if any sample has a
-    /// split.
+    /// The attributes of an image array: those of [`BandStats::to_attributes`], and `split_stats`
+    /// if any sample has a split.
     pub fn to_attributes(&self) -> Map<String, Value> {
         let mut attributes = self.all.to_attributes();
         attributes.extend(self.split_attributes());
@@ -303,8 +307,8 @@ impl StackStats {
         attributes
     }
 
-    /// Reads the attributes that [`to_attributes`](Self::to_attributes) wrote to an image array. Older datasets have no
-    /// splits there.
+    /// Reads the attributes that [`to_attributes`](Self::to_attributes) wrote to an image array.
+    /// Older datasets have no splits there.
     ///
     /// # Errors
     /// If a list is missing or has another length.
@@ -341,8 +345,8 @@ const PIXELS: usize = 32;
 pub struct Gatherer {
     bands: Vec<Sums>,
     tile: TileSums,
-    /// A typical value of each band. Differences from it are summed. If the values themselves were summed, rounding
-    /// would hide a spread that is small compared with the mean.
+    /// A typical value of each band. Differences from it are summed. If the values themselves were
+    /// summed, rounding would hide a spread that is small compared with the mean.
     pivots: Option<Vec<f32>>,
 }
 
@@ -401,8 +405,8 @@ fn errors(x: f32, y: f32) -> (f32, f32) {
     (abs, if abs == 0.0 { 0.0 } else { abs / x.abs() })
 }
 
-/// Sums over a few pixels in single precision, with a list for each quantity. They are computed in plain loops over
-/// bands, which the compiler vectorises.
+/// Sums over a few pixels in single precision, with a list for each quantity. They are computed in
+/// plain loops over bands, which the compiler vectorises.
 #[derive(Debug)]
 struct TileSums {
     min: Vec<f32>,
@@ -492,8 +496,8 @@ impl Gatherer {
         Self { bands: vec![NO_SUMS; bands], tile: TileSums::new(bands), pivots: None }
     }
 
-    /// Adds whole pixels, band fastest: `values` before the cast, and `packed` after the cast, widened again. `finite`
-    /// says that no packed value is NaN or infinite.
+    /// Adds whole pixels, band fastest: `values` before the cast, and `packed` after the cast,
+    /// widened again. `finite` says that no packed value is NaN or infinite.
     pub fn add(&mut self, values: &[f32], packed: &[f32], finite: bool) {
         self.gather::<true>(values, packed, finite);
     }

@@ -5,9 +5,9 @@
 //!     → normalise each spectrum → missing values become what --fill says → divide by --scale
 //! ```
 //!
-//! If single precision holds the numbers exactly, and they are only masked or divided by a power of two, they stay in
-//! single precision. Otherwise, values are computed in double precision, and narrowed so that the cast to fp16 rounds
-//! only once ([`cast::narrow`]).
+//! If single precision holds the numbers exactly, and they are only masked or divided by a power of
+//! two, they stay in single precision. Otherwise, values are computed in double precision, and
+//! narrowed so that the cast to fp16 rounds only once ([`cast::narrow`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,7 +26,8 @@ use super::pixel_position::PixelPosition;
 pub struct Transform {
     /// Shape of the source cube.
     pub source: CubeShape,
-    /// The type to which the values are cast afterwards: float16 or float32, or that of the integers that are kept.
+    /// The type to which the values are cast afterwards: float16 or float32, or that of the
+    /// integers that are kept.
     pub dtype: DType,
     /// Bands of the source to keep, in this order; `None` keeps all.
     pub bands: Option<Vec<usize>>,
@@ -124,8 +125,9 @@ impl Transform {
             && self.normalize == Normalize::None
     }
 
-    /// Passes the values of rows `take` of the buffer `rows` to `each`, some pixels at a time: their place, and their
-    /// values with the band fastest, ready for the cast. The buffer starts with row `first_row` of the cube.
+    /// Passes the values of rows `take` of the buffer `rows` to `each`, some pixels at a time:
+    /// their place, and their values with the band fastest, ready for the cast. The buffer starts
+    /// with row `first_row` of the cube.
     ///
     /// # Errors
     /// If a value is missing and `--fill error` was given, or `each` fails.
@@ -159,7 +161,8 @@ impl Transform {
         Ok(())
     }
 
-    /// The tiles of rows `take` of a buffer that starts with row `first_row`: their places and values.
+    /// The tiles of rows `take` of a buffer that starts with row `first_row`: their places and
+    /// values.
     fn tiles(
         &self,
         first_row: usize,
@@ -272,8 +275,8 @@ impl Transform {
         Ok(())
     }
 
-    /// Passes the values to `each` as [`apply`](Self::apply) does, but in double precision and not narrowed. Packed
-    /// values are compared with them.
+    /// Passes the values to `each` as [`apply`](Self::apply) does, but in double precision and not
+    /// narrowed. Packed values are compared with them.
     ///
     /// # Errors
     /// The same as those of [`apply`](Self::apply).

@@ -1,8 +1,9 @@
 //! ENVI: a header (`.hdr`) and band-interleaved-by-pixel data (`.img`), little-endian.
 //!
-//! ENVI has no float16, but float32 can hold every float16 value exactly. If dividing by its reciprocal gives the same
-//! values, `scale_factor` is written as `reflectance scale factor`, by which readers divide, and integers stay integers. Readers
-//! know no field for `add_offset`, so physical values are written if there is one.
+//! ENVI has no float16, but float32 can hold every float16 value exactly. If dividing by its
+//! reciprocal gives the same values, `scale_factor` is written as `reflectance scale factor`, by
+//! which readers divide, and integers stay integers. Readers know no field for `add_offset`, so
+//! physical values are written if there is one.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -104,7 +105,8 @@ fn greatest(bytes: &[u8], raster: &Raster<'_>) -> Option<usize> {
     of_classes.map(|id| id as usize).max()
 }
 
-/// The text of the header. Readers need a name and a colour for each of `classes` classes, if there are classes.
+/// The text of the header. Readers need a name and a colour for each of `classes` classes, if there
+/// are classes.
 fn header_text(
     raster: &Raster<'_>,
     values: Values,

@@ -1,4 +1,5 @@
-//! The georeferencing as tags and keys of [GeoTIFF](https://docs.ogc.org/is/19-008r4/19-008r4.html).
+//! The georeferencing as tags and keys of
+//! [GeoTIFF](https://docs.ogc.org/is/19-008r4/19-008r4.html).
 
 use std::io::{Seek, Write};
 

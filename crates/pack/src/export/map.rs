@@ -1,4 +1,5 @@
-//! Writes a map of a cube, such as a network's predictions, to a file with the cube's georeferencing.
+//! Writes a map of a cube, such as a network's predictions, to a file with the cube's
+//! georeferencing.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -46,11 +47,13 @@ pub struct WrittenMap {
     pub notes: Vec<String>,
 }
 
-/// Writes a map. `rows` gives the values of some rows, little-endian, in (row, column, channel) order.
+/// Writes a map. `rows` gives the values of some rows, little-endian, in (row, column, channel)
+/// order.
 ///
 /// # Errors
-/// If the extension is not that of a format, values have another type, names or colours do not fit the map, `rows` fails
-/// or gives another number of bytes, or the file cannot be written. No file is then left behind.
+/// If the extension is not that of a format, values have another type, names or colours do not fit
+/// the map, `rows` fails or gives another number of bytes, or the file cannot be written. No file
+/// is then left behind.
 pub fn write_map(
     options: &MapOptions,
     rows: &mut dyn FnMut(Range<usize>) -> Result<Vec<u8>>,

@@ -8,12 +8,13 @@
 //! | `.zarr` (`zarr.rs`) | the stored values with wavelengths, coordinates and scale, as xarray opens them | the stored ids |
 //! | `.png` (`png.rs`) | | the stored ids |
 //!
-//! Stored values are written unchanged, and the header says how to scale them, so a file contains exactly what the
-//! dataset contains. `.npy` has no header for this. If ENVI's divisor cannot express `scale_factor`, values are scaled,
-//! in a type wide enough that dividing and rounding gives the stored values back. ENVI and TIFF files contain the
-//! georeferencing, if the dataset has one. `raster.rs` describes what all writers write, from a dataset or from a
-//! computed map (`map.rs`). Files get their names when they are complete, and the chunk size limits the memory that is
-//! needed.
+//! Stored values are written unchanged, and the header says how to scale them, so a file contains
+//! exactly what the dataset contains. `.npy` has no header for this. If ENVI's divisor cannot
+//! express `scale_factor`, values are scaled, in a type wide enough that dividing and rounding
+//! gives the stored values back. ENVI and TIFF files contain the georeferencing, if the dataset has
+//! one. `raster.rs` describes what all writers write, from a dataset or from a computed map
+//! (`map.rs`). Files get their names when they are complete, and the chunk size limits the memory
+//! that is needed.
 
 mod envi;
 mod geo_keys;
@@ -40,7 +41,8 @@ use crate::convert::integers;
 use crate::target;
 use raster::Raster;
 
-/// The array to export, and its file. The feature `clap` makes these options arguments of `hsipack export`.
+/// The array to export, and its file. The feature `clap` makes these options arguments of
+/// `hsipack export`.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct ExportOptions {
@@ -95,8 +97,8 @@ enum Kind {
 /// Exports a sample.
 ///
 /// # Errors
-/// If there is no such sample or mask, the extension is not that of a format, a file exists, or reading or writing
-/// fails. No file is then left behind.
+/// If there is no such sample or mask, the extension is not that of a format, a file exists, or
+/// reading or writing fails. No file is then left behind.
 pub fn export(options: &ExportOptions) -> Result<Exported> {
     let kind = kind(&options.output, options.mask.is_some())?;
     if kind == Kind::Zarr {
@@ -121,7 +123,8 @@ pub fn export(options: &ExportOptions) -> Result<Exported> {
     })
 }
 
-/// The result of a writer: the type of the written values, their scaling to physical values, and notes.
+/// The result of a writer: the type of the written values, their scaling to physical values, and
+/// notes.
 type Written = (DType, Scaling, Vec<String>);
 
 fn write(kind: Kind, raster: &Raster<'_>, files: &[PathBuf]) -> Result<Written> {

@@ -1,4 +1,5 @@
-//! `.npy`: the stored bytes after [NumPy's header](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
+//! `.npy`: the stored bytes after
+//! [NumPy's header](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
 
 use std::path::Path;
 

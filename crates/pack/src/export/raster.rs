@@ -18,7 +18,8 @@ pub(super) type Rows<'a> = Box<dyn Fn(Take<'_>) -> Result<()> + 'a>;
 pub(super) struct Raster<'a> {
     /// Rows × columns × bands.
     pub shape: CubeShape,
-    /// Type of the values that `rows` gives: float16, float32, int16, uint8 or uint16; uint32 or uint64 only for boolean layers.
+    /// Type of the values that `rows` gives: float16, float32, int16, uint8 or uint16; uint32 or
+    /// uint64 only for boolean layers.
     pub dtype: DType,
     /// Whether the array is (rows, columns), without an axis of bands.
     pub flat: bool,

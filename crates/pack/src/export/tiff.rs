@@ -1,5 +1,5 @@
-//! TIFF: float32 or integers, the bands of a pixel side by side, in strips of whole rows; BigTIFF above 4 GB. GDAL's metadata
-//! describe the bands.
+//! TIFF: float32 or integers, the bands of a pixel side by side, in strips of whole rows; BigTIFF
+//! above 4 GB. GDAL's metadata describe the bands.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -100,8 +100,8 @@ fn encode<K: TiffKind>(
         .map_err(fail)
 }
 
-/// Number of rows in a strip. It divides the rows of a chunk, so that strips fill slabs exactly, and a strip has at
-/// most [`STRIP`] bytes if possible.
+/// Number of rows in a strip. It divides the rows of a chunk, so that strips fill slabs exactly,
+/// and a strip has at most [`STRIP`] bytes if possible.
 fn strip_rows(tile_rows: usize, row_bytes: usize) -> usize {
     (1..=tile_rows)
         .rev()

@@ -1,4 +1,5 @@
-//! `.zarr`: a Zarr v3 group that xarray can open. It contains the array and the coordinates of its bands and pixels.
+//! `.zarr`: a Zarr v3 group that xarray can open. It contains the array and the coordinates of its
+//! bands and pixels.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -165,7 +166,8 @@ fn word(name: &str) -> String {
     if word.is_empty() { "_".to_owned() } else { word }
 }
 
-/// A folder that is written under a temporary name beside its final one, and deleted unless it is committed.
+/// A folder that is written under a temporary name beside its final one, and deleted unless it is
+/// committed.
 struct StagedFolder {
     temporary: PathBuf,
     path: PathBuf,

@@ -35,7 +35,8 @@ pub struct CubeReport {
     pub band_names: Option<Vec<String>>,
     /// The stored number that marks missing values.
     pub ignore_value: Option<f64>,
-    /// From stored numbers to physical values: value * multiply / divide + add; `null` if there is no scaling.
+    /// From stored numbers to physical values: value * multiply / divide + add; `null` if there is
+    /// no scaling.
     pub scaling: Option<ScalingReport>,
     /// The scaling of each band, if bands differ; otherwise `null`.
     pub band_scaling: Option<Vec<ScalingReport>>,

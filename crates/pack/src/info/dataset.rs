@@ -56,7 +56,8 @@ pub struct DatasetReport {
     pub command: Option<String>,
     /// How often cubes were appended.
     pub appends: usize,
-    /// Earlier states of the dataset, before cubes or masks were added, oldest first. It can be opened in each.
+    /// Earlier states of the dataset, before cubes or masks were added, oldest first. It can be
+    /// opened in each.
     pub earlier: Vec<Earlier>,
     /// Hash of SHA256SUMS.
     pub fingerprint: String,
@@ -236,7 +237,8 @@ pub struct ImageReport {
     pub dtype: &'static str,
     /// Rows, columns and bands.
     pub shape: [usize; 3],
-    /// Its pixels for pixels of the cubes, along each axis: `[2, 1]` if it has twice as many rows and columns.
+    /// Its pixels for pixels of the cubes, along each axis: `[2, 1]` if it has twice as many rows
+    /// and columns.
     pub ratio: [u32; 2],
     /// Names of the bands, if they are known.
     pub band_names: Option<Vec<String>>,

@@ -14,7 +14,8 @@ use crate::physical::{self, BUDGET, readers};
 /// Shape in JSON: rows, columns, bands.
 pub(super) type Shape = [usize; 3];
 
-/// Wavelengths of the bands. Bands at 0 nm, which a sensor does not use, are included only in `count`.
+/// Wavelengths of the bands. Bands at 0 nm, which a sensor does not use, are included only in
+/// `count`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Wavelengths {
     /// Number of bands.

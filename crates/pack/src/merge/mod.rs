@@ -1,7 +1,8 @@
 //! Merges packed datasets into a new one, without their source files.
 //!
-//! Chunks are copied as they are stored, and whole shards are hard links where they fit; no cube is decoded. The samples of
-//! each dataset follow those of the one before it. A mask that a dataset lacks has one class id in its samples.
+//! Chunks are copied as they are stored, and whole shards are hard links where they fit; no cube is
+//! decoded. The samples of each dataset follow those of the one before it. A mask that a dataset
+//! lacks has one class id in its samples.
 //!
 //! | file | part |
 //! |---|---|
@@ -30,7 +31,8 @@ use crate::convert::output_exists;
 use crate::convert::staging::{self, Claim, Staging};
 use crate::progress::Progress;
 
-/// A merge of datasets. As in `convert/options/mod.rs`, an option is a field, here and nowhere else.
+/// A merge of datasets. As in `convert/options/mod.rs`, an option is a field, here and nowhere
+/// else.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(default)]
@@ -98,8 +100,9 @@ pub struct Report {
 /// Merges datasets into a new one.
 ///
 /// # Errors
-/// If a dataset cannot be opened; two have a sample of the same name; their stacks or masks do not fit together; the output
-/// exists, or a file cannot be read or written. Nothing is then left at the output.
+/// If a dataset cannot be opened; two have a sample of the same name; their stacks or masks do not
+/// fit together; the output exists, or a file cannot be read or written. Nothing is then left at
+/// the output.
 pub fn merge(options: &MergeOptions, progress: &Progress) -> Result<Report> {
     let start = Instant::now();
     let output = &options.output;
@@ -209,7 +212,8 @@ fn samples(datasets: &[Dataset], options: &MergeOptions) -> Result<Vec<Sample>> 
     Ok(all)
 }
 
-/// Refuses a column for the names of the datasets that cannot have them, or whose values would be lost.
+/// Refuses a column for the names of the datasets that cannot have them, or whose values would be
+/// lost.
 fn check_column(datasets: &[Dataset], column: &str) -> Result<()> {
     if column.is_empty() || crate::table::is_reserved(column) {
         let what = match column {

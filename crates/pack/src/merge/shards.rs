@@ -36,7 +36,8 @@ struct Merged<'a> {
     grid: Grid,
     rank: usize,
     value_size: usize,
-    /// The arrays that it consists of, each with the number of its samples; a mask or companion may be missing.
+    /// The arrays that it consists of, each with the number of its samples; a mask or companion may
+    /// be missing.
     parts: Vec<(Option<&'a ChunkArray>, usize)>,
     /// The values of samples of a dataset without the array.
     fill: Fill<'a>,
@@ -62,8 +63,8 @@ impl<'a> Shards<'a> {
     /// Writes the shards of all arrays of a stack.
     ///
     /// # Errors
-    /// If a chunk is damaged or cannot be read, or a shard cannot be written; [`ErrorKind::Interrupted`] if the user wants to
-    /// stop.
+    /// If a chunk is damaged or cannot be read, or a shard cannot be written;
+    /// [`ErrorKind::Interrupted`] if the user wants to stop.
     pub fn write(&mut self, stack: &MergedStack, datasets: &[Dataset]) -> Result<()> {
         let folder = self.folder.join(&stack.planned.name);
         let parts = || stack.stacks(datasets);

@@ -78,7 +78,8 @@ pub(super) fn merged(
         .collect()
 }
 
-/// Refuses datasets whose values mean different things, and notes those in which missing values became something else.
+/// Refuses datasets whose values mean different things, and notes those in which missing values
+/// became something else.
 fn check_meaning(datasets: &[Dataset], notes: &mut Vec<String>) -> Result<()> {
     let values = datasets.iter().filter_map(|dataset| Some((dataset, values_of(dataset)?)));
     let values: Vec<(&Dataset, ValueOptions)> = values.collect();
@@ -224,8 +225,8 @@ fn packed_type(image: &ChunkArray) -> Result<PackedType> {
     })
 }
 
-/// The parts of the compression that must be equal, because other readers take them from the metadata of the array. They take
-/// the level and the block size from each chunk.
+/// The parts of the compression that must be equal, because other readers take them from the
+/// metadata of the array. They take the level and the block size from each chunk.
 fn compression(array: &ChunkArray) -> String {
     let codec = array.meta().codecs.compression;
     codec.map_or("none".to_owned(), |codec| {

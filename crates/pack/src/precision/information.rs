@@ -1,20 +1,21 @@
 //! The real information in each bit of packed values (Klöwer et al. 2021).
 //!
-//! A bit holds information about the scene if its value tells something about the same bit of the neighbouring value.
-//! This is the mutual information of the two, in bits,
+//! A bit holds information about the scene if its value tells something about the same bit of the
+//! neighbouring value. This is the mutual information of the two, in bits,
 //!
 //! ```text
 //! I = Σ p(r,s) log2( p(r,s) / (p(r) p(s)) )      r, s ∈ {0, 1}
 //! ```
 //!
-//! over all pairs of neighbours. Noise agrees with its neighbour only by chance, so I is near 0. But chance alone gives
-//! a little information: if I is not above what two random bits in the same number of pairs stay below with 99 %
-//! confidence, it counts as 0 (the paper's significance filter, `set_zero_insignificant` of the authors'
-//! BitInformation.jl).
+//! over all pairs of neighbours. Noise agrees with its neighbour only by chance, so I is near 0.
+//! But chance alone gives a little information: if I is not above what two random bits in the same
+//! number of pairs stay below with 99 % confidence, it counts as 0 (the paper's significance
+//! filter, `set_zero_insignificant` of the authors' BitInformation.jl).
 //!
-//! Neighbours are values of the same band in adjacent columns. Neighbouring pixels see nearly the same surface through
-//! other detector elements, so their noise is independent. Neighbouring bands of one pixel share noise (illumination,
-//! resampling), which would look like information. In cubes with one column, neighbours are adjacent rows.
+//! Neighbours are values of the same band in adjacent columns. Neighbouring pixels see nearly the
+//! same surface through other detector elements, so their noise is independent. Neighbouring bands
+//! of one pixel share noise (illumination, resampling), which would look like information. In cubes
+//! with one column, neighbours are adjacent rows.
 
 use std::ops::{BitAnd, Shr};
 
@@ -142,7 +143,8 @@ impl Counts {
     }
 }
 
-/// Mutual information, in bits, of two bits. The counts say how often they were set in `pairs` pairs.
+/// Mutual information, in bits, of two bits. The counts say how often they were set in `pairs`
+/// pairs.
 fn mutual_information(pairs: u64, [first, second, both]: [u64; 3]) -> f64 {
     let n = pairs as f64;
     let term = |joint: u64, a: u64, b: u64| {
@@ -160,8 +162,9 @@ fn mutual_information(pairs: u64, [first, second, both]: [u64; 3]) -> f64 {
     sum.max(0.0)
 }
 
-/// The limit that the information of random bits stays below with 99 % confidence: 1 minus the entropy of a biased
-/// coin. Its bias is the largest that a fair coin shows with this confidence in `pairs` throws.
+/// The limit that the information of random bits stays below with 99 % confidence: 1 minus the
+/// entropy of a biased coin. Its bias is the largest that a fair coin shows with this confidence in
+/// `pairs` throws.
 fn chance(pairs: u64) -> f64 {
     if pairs == 0 {
         return 1.0;
@@ -176,9 +179,11 @@ fn chance(pairs: u64) -> f64 {
 pub struct Information {
     /// Pairs of neighbours that were compared.
     pub pairs: u64,
-    /// Information that chance alone gives with 99 % confidence, in bits. Bits that are not above it count as 0.
+    /// Information that chance alone gives with 99 % confidence, in bits. Bits that are not above
+    /// it count as 0.
     pub chance: f64,
-    /// Information of each bit in bits, 0 to 1: sign, exponent, mantissa, the most significant first.
+    /// Information of each bit in bits, 0 to 1: sign, exponent, mantissa, the most significant
+    /// first.
     pub bits: Vec<f64>,
 }
 
@@ -198,16 +203,16 @@ impl Information {
         &self.bits[self.leading()..]
     }
 
-    /// Share of the information that remains if `kept` mantissa bits are kept, 0 to 1; 1 if there is no information at
-    /// all.
+    /// Share of the information that remains if `kept` mantissa bits are kept, 0 to 1; 1 if there
+    /// is no information at all.
     pub fn share(&self, kept: u8) -> f64 {
         let total = self.total();
         let end = self.bits.len().min(self.leading() + usize::from(kept));
         if total > 0.0 { self.bits[..end].iter().sum::<f64>() / total } else { 1.0 }
     }
 
-    /// The smallest number of mantissa bits, at least 1, that keeps `share` of the information. If no bit has
-    /// information, all bits are kept: there is no reason to drop any.
+    /// The smallest number of mantissa bits, at least 1, that keeps `share` of the information. If
+    /// no bit has information, all bits are kept: there is no reason to drop any.
     pub fn bits_for(&self, share: f64) -> u8 {
         let all = self.mantissa().len() as u8;
         if self.total() == 0.0 {

@@ -1,13 +1,14 @@
-//! Finds how many mantissa bits values need, and rounds values to that many (`convert --keep-bits`).
+//! Finds how many mantissa bits values need, and rounds values to that many
+//! (`convert --keep-bits`).
 //!
 //! ```text
 //! rows of all inputs → pairs of neighbours → information of each bit → bits to keep → rounding
 //! ```
 //!
-//! Bits that hold only noise are dropped: they take as much space as other bits, and no compressor can make them
-//! smaller. The number of bits to keep is found as in Klöwer et al. (2021), "Compressing atmospheric data into its real
-//! information content", Nature Computational Science 1, 713–724,
-//! [doi:10.1038/s43588-021-00156-2](https://doi.org/10.1038/s43588-021-00156-2).
+//! Bits that hold only noise are dropped: they take as much space as other bits, and no compressor
+//! can make them smaller. The number of bits to keep is found as in Klöwer et al. (2021),
+//! "Compressing atmospheric data into its real information content", Nature Computational Science
+//! 1, 713–724, [doi:10.1038/s43588-021-00156-2](https://doi.org/10.1038/s43588-021-00156-2).
 //!
 //! | file | part |
 //! |---|---|

@@ -1,11 +1,12 @@
 //! Rounds values to the nearest float with fewer mantissa bits.
 //!
-//! A value with N mantissa bits is a float16 (or float32) value whose other mantissa bits are zero, subnormal numbers
-//! included. Values are rounded as in IEEE 754, to nearest with ties to even, before any cast. NaN, infinities and the
-//! sign of zero stay.
+//! A value with N mantissa bits is a float16 (or float32) value whose other mantissa bits are zero,
+//! subnormal numbers included. Values are rounded as in IEEE 754, to nearest with ties to even,
+//! before any cast. NaN, infinities and the sign of zero stay.
 //!
-//! Finite values stay finite: if the full type can hold a value, but it would round up beyond the greatest value with N
-//! bits, it becomes that greatest value. Its relative error is below 2^-(N+1), as for all other values.
+//! Finite values stay finite: if the full type can hold a value, but it would round up beyond the
+//! greatest value with N bits, it becomes that greatest value. Its relative error is below
+//! 2^-(N+1), as for all other values.
 
 use half::f16;
 use hsipack_format::DType;
@@ -37,8 +38,8 @@ pub fn greatest(bits: u8, dtype: DType) -> f64 {
     (2.0 - power(-i32::from(bits))) * power(most)
 }
 
-/// The value of `dtype` with `bits` mantissa bits nearest to `value`, rounded once. It is infinite if `value` is too
-/// large for `dtype` with all its bits.
+/// The value of `dtype` with `bits` mantissa bits nearest to `value`, rounded once. It is infinite
+/// if `value` is too large for `dtype` with all its bits.
 pub fn nearest(value: f64, bits: u8, dtype: DType) -> f64 {
     if !value.is_finite() {
         return value;
@@ -55,12 +56,12 @@ pub fn nearest(value: f64, bits: u8, dtype: DType) -> f64 {
     rounded.copysign(value)
 }
 
-/// Rounds values to the nearest float16 value with `bits` mantissa bits (1 to 10). The results are single precision,
-/// and a cast to float16 does not change them. A value that float16 cannot hold stays too large for it, as in a plain
-/// cast.
+/// Rounds values to the nearest float16 value with `bits` mantissa bits (1 to 10). The results are
+/// single precision, and a cast to float16 does not change them. A value that float16 cannot hold
+/// stays too large for it, as in a plain cast.
 ///
-/// Values that were narrowed to single precision by rounding to odd give the same result as if they were rounded
-/// directly: single precision has the two extra bits that this needs.
+/// Values that were narrowed to single precision by rounding to odd give the same result as if they
+/// were rounded directly: single precision has the two extra bits that this needs.
 pub fn round_f16(values: &[f32], bits: u8, out: &mut [f32]) {
     let shift = (23 - u32::from(bits.min(10))) << 23;
     let greatest = greatest(bits.min(10), DType::F16) as f32;
@@ -69,7 +70,8 @@ pub fn round_f16(values: &[f32], bits: u8, out: &mut [f32]) {
     }
 }
 
-/// Rounds values to the nearest float32 value with `bits` mantissa bits. The dropped bits of NaN are also cleared.
+/// Rounds values to the nearest float32 value with `bits` mantissa bits. The dropped bits of NaN
+/// are also cleared.
 pub fn round_f32(values: &[f32], bits: u8, out: &mut [f32]) {
     let keep = !((1u32 << (23 - u32::from(bits.min(23)))) - 1);
     for (value, out) in values.iter().zip(out) {
@@ -81,7 +83,8 @@ pub fn round_f32(values: &[f32], bits: u8, out: &mut [f32]) {
     }
 }
 
-/// The same as [`nearest`], but in single precision and without branches, so that the compiler can vectorise it.
+/// The same as [`nearest`], but in single precision and without branches, so that the compiler can
+/// vectorise it.
 fn round_one(value: f32, shift: u32, greatest: f32) -> f32 {
     const MIN_EXPONENT: u32 = (127 - 14) << 23;
     const MAX_EXPONENT: u32 = (127 + 16) << 23;
@@ -95,7 +98,8 @@ fn round_one(value: f32, shift: u32, greatest: f32) -> f32 {
     saturated.copysign(value)
 }
 
-/// Clears the mantissa bits that are not kept. In rounded finite values they are zero already, but not in NaN.
+/// Clears the mantissa bits that are not kept. In rounded finite values they are zero already, but
+/// not in NaN.
 pub(crate) fn clear_f16(values: &mut [f16], bits: u8) {
     let keep = !((1u16 << (10 - bits.min(10))) - 1);
     bytemuck::cast_slice_mut::<f16, u16>(values).iter_mut().for_each(|value| *value &= keep);
@@ -112,7 +116,8 @@ mod tests {
         (0..0x7C00u16).step_by(step).map(|pattern| f16::from_bits(pattern).to_f64()).collect()
     }
 
-    /// The nearest value of the grid, found by searching. Ties go to the pattern whose last kept bit is zero.
+    /// The nearest value of the grid, found by searching. Ties go to the pattern whose last kept
+    /// bit is zero.
     fn oracle(value: f64, grid: &[f64]) -> f64 {
         if !value.is_finite() {
             return value;

@@ -1,4 +1,5 @@
-//! Reads rows of a conversion's inputs as they would be packed. They are spread over all inputs, within a budget.
+//! Reads rows of a conversion's inputs as they would be packed. They are spread over all inputs,
+//! within a budget.
 //!
 //! Which rows are read depends only on the plan and the budget, not on threads, memory or time.
 
@@ -15,7 +16,8 @@ use crate::convert::cast;
 use crate::convert::plan::pieces::{Opened, Piece, Room};
 use crate::convert::plan::{Plan, PlannedSample};
 
-/// The most values that `--keep-bits auto` reads. It reads at least one row of each cube, even if that is more.
+/// The most values that `--keep-bits auto` reads. It reads at least one row of each cube, even if
+/// that is more.
 pub const PLAN_BUDGET: Budget = Budget { values: 32 << 20, cubes: 4096, blocks: 8 };
 
 /// How much of the inputs to read.
@@ -42,8 +44,8 @@ pub struct Block<'a> {
     pub values: &'a [f32],
 }
 
-/// Calls `each` for blocks of rows of the planned cubes, with `threads` threads. The results are in the order of the
-/// blocks.
+/// Calls `each` for blocks of rows of the planned cubes, with `threads` threads. The results are in
+/// the order of the blocks.
 ///
 /// # Errors
 /// If a cube cannot be read, a thread cannot be started, `each` fails, or `stop` was set.
@@ -85,8 +87,8 @@ pub fn map_blocks<T: Send>(
     Ok(found.into_iter().flatten().collect())
 }
 
-/// About `count` of `height` rows (all if `count` is `height`) in up to `blocks` runs, each in the middle of its part
-/// of the height.
+/// About `count` of `height` rows (all if `count` is `height`) in up to `blocks` runs, each in the
+/// middle of its part of the height.
 fn spread(count: usize, height: usize, blocks: usize) -> impl Iterator<Item = Range<usize>> {
     let blocks = blocks.clamp(1, count.max(1));
     (0..blocks).map(move |block| {

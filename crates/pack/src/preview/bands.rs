@@ -2,7 +2,8 @@
 
 /// Wavelengths of red, green and blue in nm.
 const RGB: [f64; 3] = [640.0, 550.0, 460.0];
-/// A band may be this far from the wavelength, in nm. So sensors that begin at 500 nm still have a band for blue.
+/// A band may be this far from the wavelength, in nm. So sensors that begin at 500 nm still have a
+/// band for blue.
 const TOLERANCE: f64 = 50.0;
 
 /// The bands of a colour picture.
@@ -14,8 +15,8 @@ pub struct Composite {
     pub caption: String,
 }
 
-/// Chooses good bands: those nearest to red, green and blue light, otherwise three spread over all bands, with the
-/// longest wavelength as red.
+/// Chooses good bands: those nearest to red, green and blue light, otherwise three spread over all
+/// bands, with the longest wavelength as red.
 pub fn choose(bands: usize, wavelength: Option<&[f64]>, good: Option<&[bool]>) -> Composite {
     let mut usable: Vec<usize> =
         (0..bands).filter(|band| good.is_none_or(|good| good[*band])).collect();
@@ -56,8 +57,8 @@ pub struct Preset {
 const NAMED: [(&str, [f64; 3]); 3] =
     [("RGB", RGB), ("CIR", [860.0, 650.0, 550.0]), ("SWIR", [2200.0, 1650.0, 860.0])];
 
-/// All presets for a cube, at least one: those for which it has the wavelengths, and the choice that previews use.
-/// Bands that are not good are used only if there are no others.
+/// All presets for a cube, at least one: those for which it has the wavelengths, and the choice
+/// that previews use. Bands that are not good are used only if there are no others.
 pub fn presets(bands: usize, wavelength: Option<&[f64]>, good: Option<&[bool]>) -> Vec<Preset> {
     let usable: Vec<usize> =
         (0..bands).filter(|band| good.is_none_or(|good| good[*band])).collect();

@@ -175,8 +175,8 @@ fn paint(colour: Colour, opacity: f32) -> Paint<'static> {
     paint
 }
 
-/// Refuses an output whose name is not that of a PNG file, or an existing file that is not a preview. So a mistyped
-/// `-o` cannot overwrite a mask.
+/// Refuses an output whose name is not that of a PNG file, or an existing file that is not a
+/// preview. So a mistyped `-o` cannot overwrite a mask.
 ///
 /// # Errors
 /// If the output is refused.

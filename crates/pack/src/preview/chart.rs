@@ -245,7 +245,8 @@ fn draw_axes(canvas: &mut Canvas, frame: &Frame, y_ticks: &Ticks, x_ticks: &Tick
     canvas.fill(frame.left, bottom, right - frame.left, 1.0, MUTED, 1.0);
 }
 
-/// Ticks of the x axis: as many as there is room for, at whole numbers if only those have a meaning.
+/// Ticks of the x axis: as many as there is room for, at whole numbers if only those have a
+/// meaning.
 fn x_ticks(frame: &Frame, whole: bool) -> Ticks {
     let most = (frame.width / 70.0).max(2.0) as usize;
     let (low, high) = frame.x;

@@ -42,7 +42,8 @@ pub struct Class {
 pub struct ClassMap {
     /// The mask's name.
     pub name: String,
-    /// The most frequent classes, in order of their ids. If some pixels are in no layer, these come last.
+    /// The most frequent classes, in order of their ids. If some pixels are in no layer, these come
+    /// last.
     pub classes: Vec<Class>,
     /// Number of further classes that are in the picture.
     pub more: usize,
@@ -77,7 +78,8 @@ impl ClassMap {
         Ok(Self::of_values(array, values))
     }
 
-    /// A mask with these values of a picture's pixels. They have the same meaning as in the dataset's mask.
+    /// A mask with these values of a picture's pixels. They have the same meaning as in the
+    /// dataset's mask.
     pub fn of_values(array: &ChunkArray, values: Vec<MaskValue>) -> Self {
         let meaning = Meaning::from(array.meta().mask_meaning());
         Self::new(array.name().to_owned(), values, meaning)
@@ -155,9 +157,10 @@ impl ClassMap {
         Self { name, classes, more, values, meaning }
     }
 
-    /// Of the pixels of a picture of this mask, those by which the picture should be stretched: those that are not cloud, if
-    /// at least [`CLEAR`] of the pixels with data remain. Clouds are so bright that the ground would be black. Returns the
-    /// names of the classes that were left out, if any.
+    /// Of the pixels of a picture of this mask, those by which the picture should be stretched:
+    /// those that are not cloud, if at least [`CLEAR`] of the pixels with data remain. Clouds are
+    /// so bright that the ground would be black. Returns the names of the classes that were left
+    /// out, if any.
     pub fn clear(&self, values: &[[f32; 3]]) -> Option<(Vec<[f32; 3]>, Vec<String>)> {
         let clouds: Vec<usize> =
             (0..self.classes.len()).filter(|class| self.is_cloud(&self.classes[*class])).collect();
@@ -189,8 +192,8 @@ impl ClassMap {
         self.values.len()
     }
 
-    /// The classes of pixel `index` of the picture, as indices into [`classes`](Self::classes). There are several if
-    /// layers overlap.
+    /// The classes of pixel `index` of the picture, as indices into [`classes`](Self::classes).
+    /// There are several if layers overlap.
     pub fn of_pixel(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
         let value = self.values[index];
         let layers = matches!(self.meaning, Meaning::Layers { .. });

@@ -18,11 +18,12 @@ pub struct Gathered {
     pub spectra: Vec<Spectrum>,
 }
 
-/// The number of parts in which a cube is read. It does not depend on the number of threads, because the rounding of
-/// sums depends on where the parts begin.
+/// The number of parts in which a cube is read. It does not depend on the number of threads,
+/// because the rounding of sums depends on where the parts begin.
 const PARTS: usize = 16;
 
-/// Reads the sampled pixels once: colours from `bands`, and spectra of each class, or of all pixels.
+/// Reads the sampled pixels once: colours from `bands`, and spectra of each class, or of all
+/// pixels.
 ///
 /// # Errors
 /// If the cube cannot be read.

@@ -13,8 +13,8 @@
 //! | `page.rs` | layout of the page |
 //! | `pictures.rs` | contact sheets of given pictures |
 //!
-//! At most 1024 rows and columns of a cube are read, evenly spread, so that memory does not grow with the cube. Every
-//! run reads the same pixels.
+//! At most 1024 rows and columns of a cube are read, evenly spread, so that memory does not grow
+//! with the cube. Every run reads the same pixels.
 
 mod bands;
 mod canvas;
@@ -85,16 +85,18 @@ pub struct PreviewOptions {
     /// Mask of the dataset to draw [default: the first mask of a sample; none on contact sheets]
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME"))]
     pub mask: Option<String>,
-    /// Mask file to show: a file, or file::variable (PNG, NumPy, MATLAB, ENVI, TIFF, HDF5), of a cube [default: none]
+    /// Mask file to show: a file, or file::variable (PNG, NumPy, MATLAB, ENVI, TIFF, HDF5), of a
+    /// cube [default: none]
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", conflicts_with = "mask"))]
     pub mask_file: Option<String>,
     /// Order of the axes of an array, such as byx [default: what the file says, otherwise yxb]
     ///
-    /// Name the axes in the index order of the file's own tool (NumPy, MATLAB, h5py): y, x and b (row, column, band) once
-    /// each, and 1 for axes of length 1 to drop, as in 11yxb.
+    /// Name the axes in the index order of the file's own tool (NumPy, MATLAB, h5py): y, x and b
+    /// (row, column, band) once each, and 1 for axes of length 1 to drop, as in 11yxb.
     #[cfg_attr(feature = "clap", arg(long, value_name = "ORDER"))]
     pub axes: Option<String>,
-    /// Overwrite the output if it exists and is not an earlier preview [default: such a file is an error]
+    /// Overwrite the output if it exists and is not an earlier preview
+    /// [default: such a file is an error]
     #[cfg_attr(feature = "clap", arg(long))]
     pub force: bool,
 }
@@ -189,8 +191,8 @@ fn mask_of<'a>(
     }
 }
 
-/// The pixels of a cube to read. There are fewer if two pictures are side by side, or if a tall picture would not fit
-/// on a screen.
+/// The pixels of a cube to read. There are fewer if two pictures are side by side, or if a tall
+/// picture would not fit on a screen.
 fn sampling_of(cube: &Cube, two: bool) -> Sampling {
     let (rows, columns) = (cube.shape.rows, cube.shape.columns);
     let side = match () {
@@ -259,7 +261,8 @@ fn draw_single(
     })
 }
 
-/// Stretches a picture, by the pixels without clouds if the mask marks them. Returns it, and the names of what was left out.
+/// Stretches a picture, by the pixels without clouds if the mask marks them. Returns it, and the
+/// names of what was left out.
 fn stretch_clear(
     sampling: &Sampling,
     rgb: &[[f32; 3]],
@@ -296,7 +299,8 @@ fn nm_range(nm: Option<&[f64]>) -> Option<(f64, f64)> {
     (low <= high).then_some((low, high))
 }
 
-/// Says which pixels of the cube are shown and how they are stretched; `None` if neither needs a note.
+/// Says which pixels of the cube are shown and how they are stretched; `None` if neither needs a
+/// note.
 fn size_caption(cube: &Cube, sampling: &Sampling) -> Option<String> {
     let (rows, columns) = (sampling.rows.len(), sampling.columns.len());
     let mut parts = Vec::new();
@@ -446,8 +450,9 @@ fn sheet_captions(dataset: &Dataset, mask: Option<&str>) -> Vec<String> {
     captions
 }
 
-/// Charts with the spectra of the stacks, from the statistics that packing stored. Stacks share a chart only if their
-/// values have a similar magnitude, so that no spectrum becomes a flat line at the bottom.
+/// Charts with the spectra of the stacks, from the statistics that packing stored. Stacks share a
+/// chart only if their values have a similar magnitude, so that no spectrum becomes a flat line at
+/// the bottom.
 fn stack_charts(dataset: &Dataset) -> Result<Vec<Chart>> {
     let stacks: Vec<&Stack> = dataset.stacks().iter().take(STACKS).collect();
     let wavelengths = stacks.iter().all(|stack| stack.wavelength.is_some());
@@ -477,7 +482,8 @@ fn stack_line(stack: &Stack, index: usize, wavelengths: bool) -> Result<Option<L
     Ok(Some(axis.line(stack.name.clone(), detail, colour, curve)))
 }
 
-/// Groups lines so that in each group the largest is at most [`ALIKE`] times the smallest. Lines keep their order.
+/// Groups lines so that in each group the largest is at most [`ALIKE`] times the smallest. Lines
+/// keep their order.
 fn by_magnitude(lines: Vec<Line>) -> Vec<Vec<Line>> {
     let mut groups: Vec<(f64, f64, Vec<Line>)> = Vec::new();
     for line in lines {

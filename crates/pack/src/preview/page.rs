@@ -107,8 +107,8 @@ fn chart_height(chart: &Chart) -> f32 {
     CHART_HEIGHT.max(chart.legend_height() + 40.0)
 }
 
-/// The size at which a picture of `width` × `height` pixels is shown. It is enlarged by a whole number; a side of only
-/// a few pixels is enlarged more.
+/// The size at which a picture of `width` × `height` pixels is shown. It is enlarged by a whole
+/// number; a side of only a few pixels is enlarged more.
 pub fn shown_size(width: usize, height: usize) -> (usize, usize) {
     let factor = (LEAST_SIDE / width.max(height)).max(1);
     let side = |length: usize| {
@@ -118,8 +118,8 @@ pub fn shown_size(width: usize, height: usize) -> (usize, usize) {
     (side(width), side(height))
 }
 
-/// The page of one cube: its pictures (of one size), side by side or one below the other, and its spectra. Returns the
-/// page and its height.
+/// The page of one cube: its pictures (of one size), side by side or one below the other, and its
+/// spectra. Returns the page and its height.
 ///
 /// # Errors
 /// If the memory cannot be allocated.
@@ -176,7 +176,8 @@ pub fn sheet(cells: &[Cell], words: &Words, charts: &[Chart]) -> Result<(Canvas,
     Ok(page.finish(charts))
 }
 
-/// The size at which a picture fits its cell. It keeps its proportions, unless a side has only a few pixels.
+/// The size at which a picture fits its cell. It keeps its proportions, unless a side has only a
+/// few pixels.
 fn cell_size(image: &Image) -> (usize, usize) {
     let scale = (CELL.0 as f64 / image.width as f64).min(CELL.1 as f64 / image.height as f64);
     let side =

@@ -29,8 +29,8 @@ const OKABE_ITO: [Colour; 7] = [
     [188, 172, 20],
 ];
 
-/// The colour of class `id`: gray for 0, Okabe and Ito's colours for the first classes, then hues that differ by the
-/// golden angle.
+/// The colour of class `id`: gray for 0, Okabe and Ito's colours for the first classes, then hues
+/// that differ by the golden angle.
 pub fn class_colour(id: usize) -> Colour {
     match id {
         0 => [120, 120, 120],

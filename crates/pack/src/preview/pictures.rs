@@ -28,8 +28,8 @@ pub struct Picture {
     pub rgb: Vec<[f32; 3]>,
     /// The mask's values, row by row.
     pub mask: Option<Vec<MaskValue>>,
-    /// The place on the sheet of the picture that defines which values are black and white here. It may be this
-    /// picture's own.
+    /// The place on the sheet of the picture that defines which values are black and white here. It
+    /// may be this picture's own.
     pub stretched_like: usize,
 }
 

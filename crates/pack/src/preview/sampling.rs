@@ -1,4 +1,5 @@
-//! Chooses the rows and columns of a cube for a picture, so that memory does not grow with the cube.
+//! Chooses the rows and columns of a cube for a picture, so that memory does not grow with the
+//! cube.
 
 use std::ops::Range;
 
@@ -26,8 +27,8 @@ impl Sampling {
         self.rows.len() * self.columns.len()
     }
 
-    /// Which of the `count` pixels of row `row` from `column` on are in the picture: pairs of the place in the picture
-    /// and the distance from `column`.
+    /// Which of the `count` pixels of row `row` from `column` on are in the picture: pairs of the
+    /// place in the picture and the distance from `column`.
     pub fn hits(
         &self,
         row: usize,
@@ -43,7 +44,8 @@ impl Sampling {
         })
     }
 
-    /// Runs of sampled rows in the same block of `block` rows. Reading a run together costs one read.
+    /// Runs of sampled rows in the same block of `block` rows. Reading a run together costs one
+    /// read.
     pub fn reads(&self, block: usize) -> impl Iterator<Item = Range<usize>> + '_ {
         let block = block.max(1);
         self.rows.chunk_by(move |a, b| a / block == b / block).map(|run| {

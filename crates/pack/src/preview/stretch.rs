@@ -40,8 +40,9 @@ impl Image {
     }
 }
 
-/// Stretches each channel from its 2nd to its 98th percentile. If a channel of a pixel is not finite, the pixel gets
-/// the colour of missing data. A channel with only one value becomes mid-gray.
+/// Stretches each channel from its 2nd to its 98th percentile. If a channel of a pixel is not
+/// finite, the pixel gets the colour of missing data. A channel with only one value becomes
+/// mid-gray.
 pub fn stretch(width: usize, height: usize, values: &[[f32; 3]]) -> Image {
     stretch_like(width, height, values, values)
 }

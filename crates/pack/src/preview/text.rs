@@ -14,8 +14,8 @@ fn glyph_of(letter: char) -> Option<(&'static FontRef<'static>, GlyphId)> {
     FONTS.iter().map(|font| (font, font.glyph_id(letter))).find(|(_, id)| id.0 != 0)
 }
 
-/// The glyphs of `text`. If no font has a letter, for example a Chinese one, it is written as Python would escape it
-/// (`\u80bf`), so that a name never looks shorter than it is.
+/// The glyphs of `text`. If no font has a letter, for example a Chinese one, it is written as
+/// Python would escape it (`\u80bf`), so that a name never looks shorter than it is.
 fn glyphs(text: &str) -> impl Iterator<Item = (&'static FontRef<'static>, GlyphId)> {
     text.chars().flat_map(|letter| match glyph_of(letter) {
         Some(glyph) => vec![glyph],
@@ -33,8 +33,8 @@ pub fn width(text: &str, size: f32) -> f32 {
     glyphs(text).map(|(font, id)| font.as_scaled(PxScale::from(size)).h_advance(id)).sum()
 }
 
-/// Calls `paint` with the coverage (0 to 1) of every pixel that `text` touches. The text starts at `x`, and `y` is its
-/// base line.
+/// Calls `paint` with the coverage (0 to 1) of every pixel that `text` touches. The text starts at
+/// `x`, and `y` is its base line.
 pub fn rasterise(text: &str, x: f32, y: f32, size: f32, paint: &mut dyn FnMut(i32, i32, f32)) {
     let scale = PxScale::from(size);
     let mut pen = x;
@@ -50,7 +50,8 @@ pub fn rasterise(text: &str, x: f32, y: f32, size: f32, paint: &mut dyn FnMut(i3
     }
 }
 
-/// Shortens `text` in the middle if it is wider than `room`, because the ends of paths and names are most informative.
+/// Shortens `text` in the middle if it is wider than `room`, because the ends of paths and names
+/// are most informative.
 pub fn fit(text: &str, size: f32, room: f32) -> String {
     if width(text, size) <= room {
         return text.to_owned();

@@ -1,7 +1,7 @@
 //! Archives that a search meets: which are skipped, and globs into them.
 //!
-//! All readers treat an archive as a folder ([`mirror::folder_of_archive`]). This module has the rules that apply to
-//! archives only.
+//! All readers treat an archive as a folder ([`mirror::folder_of_archive`]). This module has the
+//! rules that apply to archives only.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,8 +15,8 @@ use super::wildcards::first_wildcard;
 /// How many names a message lists.
 const NAMED: usize = 5;
 
-/// If the glob `text` begins with the path of an archive, the glob rewritten for the local files that mirror its
-/// members.
+/// If the glob `text` begins with the path of an archive, the glob rewritten for the local files
+/// that mirror its members.
 ///
 /// # Errors
 /// If the archive cannot be read.
@@ -29,8 +29,8 @@ pub(super) fn glob_inside(text: &str) -> Result<Option<String>> {
     }))
 }
 
-/// The folder that mirrors an archive found by a search. It is `None` if the unpacked contents lie beside the archive,
-/// directly or in a folder of its name: the search finds them there.
+/// The folder that mirrors an archive found by a search. It is `None` if the unpacked contents lie
+/// beside the archive, directly or in a folder of its name: the search finds them there.
 ///
 /// # Errors
 /// If the archive cannot be read.

@@ -19,13 +19,14 @@ const LISTED: usize = 5;
 /// The most samples of an array. Its file may claim any number.
 const MAX_SAMPLES: usize = 1 << 22;
 
-/// Whether the variable of an input is a pattern. Brackets are not part of such patterns: they give the index of a sample.
+/// Whether the variable of an input is a pattern. Brackets are not part of such patterns: they give
+/// the index of a sample.
 fn is_pattern(variable: &str) -> bool {
     variable.contains(['*', '?'])
 }
 
-/// The cubes in the file of an input: those that its variable matches, if it is a pattern; and all samples, if `axes` has
-/// an axis of samples.
+/// The cubes in the file of an input: those that its variable matches, if it is a pattern; and all
+/// samples, if `axes` has an axis of samples.
 ///
 /// # Errors
 /// If the file cannot be listed, or nothing matches.
@@ -98,7 +99,8 @@ pub(super) fn expand(input: Input, axes: Option<&Axes>) -> Result<Vec<Input>> {
     Ok(inputs)
 }
 
-/// The expression that a pattern of variables stands for: `*` and `?` match within a name, `**` also across groups.
+/// The expression that a pattern of variables stands for: `*` and `?` match within a name, `**`
+/// also across groups.
 fn regex_of(pattern: &str) -> Regex {
     let mut text = String::from("^");
     let mut letters = pattern.trim_matches('/').chars().peekable();

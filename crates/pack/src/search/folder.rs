@@ -25,8 +25,8 @@ pub(super) struct Search<'a> {
     pub skip: &'a dyn Fn(String, Error) -> Result<()>,
 }
 
-/// Whether a file or folder of this name is hidden. This includes macOS's `._x` files beside `x`, and `__MACOSX`, the
-/// folder in which archives from macOS keep them.
+/// Whether a file or folder of this name is hidden. This includes macOS's `._x` files beside `x`,
+/// and `__MACOSX`, the folder in which archives from macOS keep them.
 pub(super) fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".") || name == "__MACOSX"
 }
@@ -37,11 +37,12 @@ pub(super) fn hidden_parts(path: &Path) -> usize {
     path.components().filter(hidden).count()
 }
 
-/// Every cube below `folder`, sorted by path. Archives are searched too, but not archives inside archives.
+/// Every cube below `folder`, sorted by path. Archives are searched too, but not archives inside
+/// archives.
 ///
-/// These are skipped: packed datasets, finished or not; hidden files and folders; archives whose unpacked contents are
-/// beside them; the other files of a sensor's product; and white and dark references beside their cube, which `--white`
-/// and `--dark` use.
+/// These are skipped: packed datasets, finished or not; hidden files and folders; archives whose
+/// unpacked contents are beside them; the other files of a sensor's product; and white and dark
+/// references beside their cube, which `--white` and `--dark` use.
 pub(super) fn find_cubes(folder: &Path, search: &Search<'_>) -> Result<Vec<Input>> {
     let mut inputs = Vec::new();
     if let Some(pattern) = &search.values.bands_from {

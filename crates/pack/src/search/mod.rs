@@ -34,8 +34,8 @@ use crate::convert::{ValueOptions, header};
 use crate::input::Input;
 use crate::table;
 
-/// Turns files, folders, globs and CSV lists into inputs. They stay in the order given; the cubes of a folder or a glob
-/// are sorted.
+/// Turns files, folders, globs and CSV lists into inputs. They stay in the order given; the cubes
+/// of a folder or a glob are sorted.
 ///
 /// # Errors
 /// If an input does not exist, or a folder, glob or list contains no cube.

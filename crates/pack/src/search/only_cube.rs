@@ -12,8 +12,8 @@ use crate::input::Input;
 /// How many names a message lists.
 const NAMED: usize = 5;
 
-/// The one cube in an archive, or in a folder of it. This is the product or Zarr store if the archive contains nothing
-/// else, otherwise its only cube. Any other input is returned unchanged.
+/// The one cube in an archive, or in a folder of it. This is the product or Zarr store if the
+/// archive contains nothing else, otherwise its only cube. Any other input is returned unchanged.
 ///
 /// # Errors
 /// If there are several cubes, or none.

@@ -7,7 +7,8 @@ use regex::Regex;
 
 use crate::input::Fields;
 
-/// The place of the first character that makes a path a glob. In URLs of web servers, `?` begins a query.
+/// The place of the first character that makes a path a glob. In URLs of web servers, `?` begins a
+/// query.
 pub(super) fn first_wildcard(path: &str) -> Option<usize> {
     match is_of_web_server(Path::new(path)) {
         true => path.find(['*', '[']),
@@ -35,8 +36,8 @@ impl Wildcards {
     }
 }
 
-/// The regular expression for a glob, with a group for each star. It may begin anywhere after a slash, because paths that
-/// a glob finds are not always written as in the glob.
+/// The regular expression for a glob, with a group for each star. It may begin anywhere after a
+/// slash, because paths that a glob finds are not always written as in the glob.
 fn expression(glob: &str) -> String {
     let mut expression = String::from("(?:^|/)");
     let mut remaining = glob.trim_start_matches("./").trim_start_matches('/');
@@ -56,7 +57,8 @@ fn expression(glob: &str) -> String {
     expression
 }
 
-/// The class of characters at the start of a glob, such as `[!0-9]`, as an expression, and its length.
+/// The class of characters at the start of a glob, such as `[!0-9]`, as an expression, and its
+/// length.
 fn class(glob: &str) -> Option<(String, usize)> {
     // A bracket right after the opening one, or after `!`, belongs to the class.
     let begin = if glob.starts_with("[!") { 2 } else { 1 };

@@ -25,7 +25,8 @@ pub enum Values {
 }
 
 impl Values {
-    /// Converts JSON values to the narrowest type that can hold all of them; to text if they have several types.
+    /// Converts JSON values to the narrowest type that can hold all of them; to text if they have
+    /// several types.
     pub(super) fn of_json(values: Vec<Value>) -> Self {
         let non_null = || values.iter().filter(|value| !value.is_null());
         if non_null().next().is_some() {

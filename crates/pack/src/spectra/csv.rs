@@ -1,4 +1,5 @@
-//! The table as CSV: columns that describe the row, then three columns for each band, named by its wavelength in nm.
+//! The table as CSV: columns that describe the row, then three columns for each band, named by its
+//! wavelength in nm.
 
 use std::path::Path;
 
@@ -8,8 +9,8 @@ use hsipack_format::{Error, Result};
 use super::table::{Row, Table};
 use crate::staged::Staged;
 
-/// Writes the file. The columns of a band are `LABEL`, `std_LABEL` and `missing_LABEL`. If a row has no value in a
-/// column, the cell is empty.
+/// Writes the file. The columns of a band are `LABEL`, `std_LABEL` and `missing_LABEL`. If a row
+/// has no value in a column, the cell is empty.
 pub(super) fn write(table: &Table, path: &Path) -> Result<()> {
     let bands = Bands::of(table);
     let mut file = Staged::create(path)?;

@@ -33,7 +33,8 @@ impl CubeReader<'_> {
     /// A row for every region of sample `id`, in the order of their ids.
     ///
     /// # Errors
-    /// If the cube or its mask cannot be read or is damaged, memory cannot be allocated, or the user asked to stop.
+    /// If the cube or its mask cannot be read or is damaged, memory cannot be allocated, or the
+    /// user asked to stop.
     pub(super) fn regions(&self, id: usize) -> Result<Vec<Row>> {
         self.progress.check()?;
         let sample = self.dataset.samples().get(id)?;
@@ -84,8 +85,9 @@ impl CubeReader<'_> {
         Ok(sums.into_iter().zip(medians.into_iter().map(Some)).collect())
     }
 
-    /// Passes the pixels of all regions to `each`, row by row: the place of the region, and the physical values. Chunk
-    /// rows without any region are not read. `counted` says whether the pixels count as progress.
+    /// Passes the pixels of all regions to `each`, row by row: the place of the region, and the
+    /// physical values. Chunk rows without any region are not read. `counted` says whether the
+    /// pixels count as progress.
     fn each_pixel(
         &self,
         opened: &Opened<'_>,

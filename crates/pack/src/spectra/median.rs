@@ -1,7 +1,7 @@
 //! Exact medians: every value of a region is kept until all have been read.
 //!
-//! A cube's values take 8 bytes for each pixel of a region and each band. If they do not fit into [`ROOM`], the bands
-//! are processed in several passes over the cube's chunks.
+//! A cube's values take 8 bytes for each pixel of a region and each band. If they do not fit into
+//! [`ROOM`], the bands are processed in several passes over the cube's chunks.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! Spectra of regions: the mean or median spectrum of the pixels of each class of a mask, for every cube.
+//! Spectra of regions: the mean or median spectrum of the pixels of each class of a mask, for every
+//! cube.
 //!
 //! | file | job |
 //! |---|---|
@@ -12,8 +13,9 @@
 //! | `columns.rs` | columns that describe samples, each of one type |
 //! | `output.rs`, `csv.rs`, `parquet.rs` | write the table to a file |
 //!
-//! Values are physical, in double precision, and only finite ones count. Several threads read cubes, but each cube is
-//! read by one thread from its first row to its last, so the result does not depend on the number of threads.
+//! Values are physical, in double precision, and only finite ones count. Several threads read
+//! cubes, but each cube is read by one thread from its first row to its last, so the result does
+//! not depend on the number of threads.
 
 mod columns;
 mod csv;
@@ -46,8 +48,8 @@ use cube::CubeReader;
 /// Computes the spectra of all regions of the selected samples.
 ///
 /// # Errors
-/// If the dataset, a split, a sample or the mask does not exist; a chunk cannot be read or is damaged; memory cannot be
-/// allocated; or `progress.stop` was set.
+/// If the dataset, a split, a sample or the mask does not exist; a chunk cannot be read or is
+/// damaged; memory cannot be allocated; or `progress.stop` was set.
 pub fn spectra(options: &SpectraOptions, progress: &Progress) -> Result<Table> {
     let dataset = Dataset::open_to_read(&options.dataset, options.as_of.as_deref())?;
     let samples = choose(&dataset, options)?;

@@ -7,14 +7,15 @@ use hsipack_format::arguments::{class_list, condition, count, one_of};
 use hsipack_format::samples::Condition;
 use hsipack_store::threads::cores;
 
-/// Selects the samples and regions, and the statistic. The feature `clap` makes these options arguments of `hsipack
-/// spectra`.
+/// Selects the samples and regions, and the statistic. The feature `clap` makes these options
+/// arguments of `hsipack spectra`.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct SpectraOptions {
     /// A packed dataset: a folder, or its URL
     pub dataset: PathBuf,
-    /// Uses the samples that the dataset had when it had this fingerprint; `None` uses its present samples.
+    /// Uses the samples that the dataset had when it had this fingerprint; `None` uses its present
+    /// samples.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub as_of: Option<String>,
     /// Mask whose classes, or layers, are the regions
@@ -22,15 +23,16 @@ pub struct SpectraOptions {
     pub mask: String,
     /// Statistic of each band over the pixels of a region: mean or median
     ///
-    /// The median is exact, and keeps the values of the region in a cube in memory, 8 bytes each. If they take more than
-    /// 256 MiB, the bands are done in parts, one after the other.
+    /// The median is exact, and keeps the values of the region in a cube in memory, 8 bytes each.
+    /// If they take more than 256 MiB, the bands are done in parts, one after the other.
     #[cfg_attr(feature = "clap", arg(long, value_name = "WHAT", value_parser = one_of(&Statistic::ALL), default_value_t = Statistic::Mean))]
     pub statistic: Statistic,
-    /// Read only cubes of these splits, such as train or train,val (repeatable) [default: all cubes]
+    /// Read only cubes of these splits, such as train or train,val (repeatable)
+    /// [default: all cubes]
     #[cfg_attr(feature = "clap", arg(long = "split", value_name = "NAME", value_delimiter = ','))]
     pub splits: Vec<String>,
-    /// Read only cubes that meet a condition on the columns of samples.jsonl, such as "label == 'urban' and cloud < 10"
-    /// [default: all cubes]
+    /// Read only cubes that meet a condition on the columns of samples.jsonl, such as "label ==
+    /// 'urban' and cloud < 10" [default: all cubes]
     ///
     /// A condition may have ==, !=, <, <=, >, >=, in ('a', 'b'), and, or, not, and brackets.
     #[cfg_attr(feature = "clap", arg(long = "where", value_name = "CONDITION", value_parser = condition))]
@@ -42,7 +44,8 @@ pub struct SpectraOptions {
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = 1))]
     pub min_pixels: u64,
     // With its path, the type is one value for clap: a list.
-    /// Treat these classes as unlabelled, or layers by number, such as 255 or 4,7-9 [default: none except class 0]
+    /// Treat these classes as unlabelled, or layers by number, such as 255 or 4,7-9
+    /// [default: none except class 0]
     #[cfg_attr(feature = "clap", arg(long, value_name = "LIST", value_parser = class_list, default_value = "", hide_default_value = true))]
     pub ignore: std::vec::Vec<u32>,
     // Layer 0 is always treated like any other layer.

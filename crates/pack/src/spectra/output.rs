@@ -25,7 +25,8 @@ enum Kind {
 }
 
 impl Output {
-    /// The file `path`, whose extension selects the format. An existing file is overwritten only with `force`.
+    /// The file `path`, whose extension selects the format. An existing file is overwritten only
+    /// with `force`.
     ///
     /// # Errors
     /// If the extension is not one of a known format, or the file exists.

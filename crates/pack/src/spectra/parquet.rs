@@ -1,5 +1,5 @@
-//! The table as Parquet: columns that describe the row, then lists with one value for each band: `wavelength` (nm),
-//! `spectrum`, `std` and `missing`.
+//! The table as Parquet: columns that describe the row, then lists with one value for each band:
+//! `wavelength` (nm), `spectrum`, `std` and `missing`.
 
 use std::io::Write;
 use std::path::Path;
@@ -70,7 +70,8 @@ fn encode(table: &Table, out: &mut (impl Write + Send)) -> Result<(), ParquetErr
     writer.close().map(drop)
 }
 
-/// Flat columns may contain nulls. A list is null if the wavelengths are not known, and contains no nulls.
+/// Flat columns may contain nulls. A list is null if the wavelengths are not known, and contains no
+/// nulls.
 fn schema(table: &Table) -> Result<TypePtr, ParquetError> {
     let flat = |name: &str, physical: Physical, logical: Option<LogicalType>| {
         Type::primitive_type_builder(name, physical)

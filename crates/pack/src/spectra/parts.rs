@@ -1,5 +1,5 @@
-//! Spectra with several processes: each computes the spectra of some samples, and one combines the results into a
-//! table.
+//! Spectra with several processes: each computes the spectra of some samples, and one combines the
+//! results into a table.
 
 use hsipack_format::{Error, Result};
 use hsipack_store::Dataset;

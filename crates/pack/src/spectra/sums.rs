@@ -10,7 +10,8 @@ pub struct Spectrum {
 #[derive(Clone, Copy, Debug)]
 struct Sums {
     count: u64,
-    /// The first value. Differences from it are summed, so that sums stay precise even if all values are large.
+    /// The first value. Differences from it are summed, so that sums stay precise even if all
+    /// values are large.
     shift: f64,
     sum: f64,
     squares: f64,

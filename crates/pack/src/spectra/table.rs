@@ -19,9 +19,11 @@ pub struct Row {
     pub region: u16,
     /// Number of pixels of the region.
     pub pixels: u64,
-    /// Mean or median of the finite values of each band, in physical units; NaN if no value is finite.
+    /// Mean or median of the finite values of each band, in physical units; NaN if no value is
+    /// finite.
     pub spectrum: Vec<f64>,
-    /// Standard deviation of the finite values, dividing by their number; NaN if no value is finite.
+    /// Standard deviation of the finite values, dividing by their number; NaN if no value is
+    /// finite.
     pub std: Vec<f64>,
     /// For each band, the number of pixels without a finite value.
     pub missing: Vec<u64>,
@@ -38,15 +40,16 @@ pub struct Table {
     pub samples: usize,
     /// The spectra.
     pub rows: Vec<Row>,
-    /// Columns that describe each row's sample and region: `sample`, `name`, `stack`, `split`, `group`, `label`,
-    /// `source`, `region`, `class`, `pixels`, then the columns of the user's table. If the name of a column is taken,
-    /// it becomes `table_NAME`.
+    /// Columns that describe each row's sample and region: `sample`, `name`, `stack`, `split`,
+    /// `group`, `label`, `source`, `region`, `class`, `pixels`, then the columns of the user's
+    /// table. If the name of a column is taken, it becomes `table_NAME`.
     pub columns: Vec<Column>,
     /// Band centres in nm of each of the dataset's stacks, if known.
     pub wavelengths: Vec<Option<Vec<f64>>>,
 }
 
-/// Names that the file format uses for its own columns. Columns of the user's table cannot have them.
+/// Names that the file format uses for its own columns. Columns of the user's table cannot have
+/// them.
 const TAKEN: [&str; 14] = [
     "sample",
     "name",

@@ -1,7 +1,9 @@
-//! Divides the labelled pixels of packed samples among splits: training, validation and test within the scenes.
+//! Divides the labelled pixels of packed samples among splits: training, validation and test within
+//! the scenes.
 //!
-//! Each split becomes a mask of the dataset. The mask has the class ids of the split's pixels, and 0 elsewhere. A
-//! loader that reads patches around the labelled pixels of this mask reads the patches of the split.
+//! Each split becomes a mask of the dataset. The mask has the class ids of the split's pixels, and
+//! 0 elsewhere. A loader that reads patches around the labelled pixels of this mask reads the
+//! patches of the split.
 //!
 //! | file | part |
 //! |---|---|
@@ -33,38 +35,42 @@ use crate::add_mask::{Adding, NewMask, Replace, check_names};
 use crate::convert::words;
 use crate::progress::Progress;
 
-/// A division of samples or of labelled pixels. As in `convert/options/mod.rs`, an option is a field, here and nowhere else.
+/// A division of samples or of labelled pixels. As in `convert/options/mod.rs`, an option is a
+/// field, here and nowhere else.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(default)]
 pub struct SplitOptions {
     /// A packed dataset
     pub dataset: PathBuf,
-    /// Mask whose pixels are divided: class ids, and 0 for unlabelled pixels. Not for --by samples and groups
+    /// Mask whose pixels are divided: class ids, and 0 for unlabelled pixels. Not for --by samples
+    /// and groups
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "NAME", default_value = "", hide_default_value = true)
     )]
     pub mask: String,
-    /// Unit that stays together: pixels (nothing: each is drawn at random), blocks (squares of --block pixels) or regions
-    /// (pixels of one class that touch, also at corners); or whole samples, or all samples of a group (groups)
+    /// Unit that stays together: pixels (nothing: each is drawn at random), blocks (squares of
+    /// --block pixels) or regions (pixels of one class that touch, also at corners); or whole
+    /// samples, or all samples of a group (groups)
     ///
-    /// Samples and groups get the column split, with the shares in samples of every label. The others divide the pixels of a
-    /// mask.
+    /// Samples and groups get the column split, with the shares in samples of every label. The
+    /// others divide the pixels of a mask.
     ///
-    /// Blocks and regions are taken in random order, the rarest class first. Each goes to the split that lacks most of the
-    /// class. Then single blocks or regions move, as long as that brings the shares of all classes closer to the requested
-    /// ones; a class that is missing in a split counts most.
+    /// Blocks and regions are taken in random order, the rarest class first. Each goes to the split
+    /// that lacks most of the class. Then single blocks or regions move, as long as that brings the
+    /// shares of all classes closer to the requested ones; a class that is missing in a split
+    /// counts most.
     #[cfg_attr(feature = "clap", arg(long, value_name = "WHAT", value_parser = arguments::by()))]
     pub by: By,
     /// Name of each split, and its share of the pixels of every class
     ///
-    /// One split may get the rest, as in train=0.1,test=rest. The first split is for training. Pixels beyond all shares are
-    /// in no split.
+    /// One split may get the rest, as in train=0.1,test=rest. The first split is for training.
+    /// Pixels beyond all shares are in no split.
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME=SHARE,…"))]
     pub shares: Shares,
-    /// Number of pixels of each class in the first split, instead of its share; all pixels if a class has fewer. Blocks and
-    /// regions come as close to it as they can
+    /// Number of pixels of each class in the first split, instead of its share; all pixels if a
+    /// class has fewer. Blocks and regions come as close to it as they can
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..)))]
     pub per_class: Option<u64>,
     /// Rows and columns of a block [default: 32]
@@ -74,16 +80,18 @@ pub struct SplitOptions {
     // With its path, the type is one value for clap: a list.
     #[cfg_attr(feature = "clap", arg(long, value_name = "LIST", value_parser = arguments::ids, default_value = "", hide_default_value = true))]
     pub ignore: std::vec::Vec<u16>,
-    /// Remove pixels from the first split that have a pixel of another split within N rows and columns [default: none]
+    /// Remove pixels from the first split that have a pixel of another split within N rows and
+    /// columns [default: none]
     ///
-    /// Removed pixels are in no split. auto removes a pixel if its patch (--patch) and the patch of a pixel of another
-    /// split share a pixel.
+    /// Removed pixels are in no split. auto removes a pixel if its patch (--patch) and the patch of
+    /// a pixel of another split share a pixel.
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "auto|N", default_value = "0", hide_default_value = true)
     )]
     pub buffer: Buffer,
-    /// Size in pixels of the patches that training will read. The report says how many pixels of the other splits they see
+    /// Size in pixels of the patches that training will read. The report says how many pixels of
+    /// the other splits they see
     #[cfg_attr(feature = "clap", arg(long, value_name = "ROWSxCOLUMNS", value_parser = pixels, default_value = "9x9"))]
     pub patch: [u32; 2],
     /// Seed of everything that is drawn; the same seed gives the same splits
@@ -92,7 +100,8 @@ pub struct SplitOptions {
     /// Beginning of the names of the new masks [default: the name of the mask]
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME"))]
     pub name: Option<String>,
-    /// Overwrite the output if it exists: masks of the same names that were added before, or the splits of samples [default: these are an error]
+    /// Overwrite the output if it exists: masks of the same names that were added before, or the
+    /// splits of samples [default: these are an error]
     #[cfg_attr(feature = "clap", arg(long))]
     pub force: bool,
     /// Show what would be divided how, and write nothing
@@ -147,21 +156,23 @@ mod arguments {
     }
 }
 
-/// How far training pixels must be from pixels of other splits. Training pixels that are nearer belong to no split.
+/// How far training pixels must be from pixels of other splits. Training pixels that are nearer
+/// belong to no split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Buffer {
     /// They may touch.
     #[default]
     None,
-    /// So far that no patch around a training pixel shares a pixel with a patch of another split, even if patches are
-    /// mirrored at edges.
+    /// So far that no patch around a training pixel shares a pixel with a patch of another split,
+    /// even if patches are mirrored at edges.
     Auto,
     /// No pixel of another split is within this many rows and columns.
     Pixels(u32),
 }
 
 impl Buffer {
-    /// Rows and columns within which there must be no pixel of another split; `None` if they may touch.
+    /// Rows and columns within which there must be no pixel of another split; `None` if they may
+    /// touch.
     pub fn distance(self, patch: [u32; 2]) -> Option<[u32; 2]> {
         match self {
             Self::None | Self::Pixels(0) => None,
@@ -273,11 +284,13 @@ impl SplitOptions {
     }
 }
 
-/// Divides the labelled pixels of a mask among splits, and adds a mask for each split to the dataset.
+/// Divides the labelled pixels of a mask among splits, and adds a mask for each split to the
+/// dataset.
 ///
 /// # Errors
-/// If options contradict each other, the dataset has no such mask of class ids, no pixel is labelled, names are taken,
-/// the buffer leaves nothing to train on, or a file cannot be read or written. The dataset is then unchanged.
+/// If options contradict each other, the dataset has no such mask of class ids, no pixel is
+/// labelled, names are taken, the buffer leaves nothing to train on, or a file cannot be read or
+/// written. The dataset is then unchanged.
 pub fn split(options: &SplitOptions, progress: &Progress) -> Result<Report> {
     let start = Instant::now();
     debug_assert!(!options.by.is_of_samples(), "see `split_samples`");

@@ -1,4 +1,5 @@
-//! The result of a split. The field names are the keys of `hsipack split --json` and must not change.
+//! The result of a split. The field names are the keys of `hsipack split --json` and must not
+//! change.
 
 use serde::Serialize;
 
@@ -31,7 +32,8 @@ pub struct Report {
     pub patch: [u32; 2],
     /// How many pixels of the other splits the patches around training pixels contain.
     pub seen: Vec<SeenReport>,
-    /// Rows and columns around a training pixel in which no other split has a pixel; `null` without a buffer.
+    /// Rows and columns around a training pixel in which no other split has a pixel; `null` without
+    /// a buffer.
     pub buffer: Option<[u32; 2]>,
     /// Number of training pixels that the buffer removed from all splits.
     pub buffered: u64,

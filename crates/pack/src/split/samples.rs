@@ -14,7 +14,8 @@ use super::report::share;
 use crate::columns::{Changes, change};
 use crate::progress::Progress;
 
-/// The result of dividing samples. The field names are the keys of `hsipack split --json` and must not change.
+/// The result of dividing samples. The field names are the keys of `hsipack split --json` and must
+/// not change.
 #[derive(Clone, Debug, Serialize)]
 pub struct SampleReport {
     /// The dataset.
@@ -29,7 +30,8 @@ pub struct SampleReport {
     pub samples: usize,
     /// The splits. The first one is for training.
     pub splits: Vec<SampleSplit>,
-    /// The labels, in the order in which they first occur; none if the splits are not balanced by labels.
+    /// The labels, in the order in which they first occur; none if the splits are not balanced by
+    /// labels.
     pub labels: Vec<LabelReport>,
     /// Number of samples in no split.
     pub unused: usize,
@@ -66,8 +68,8 @@ pub struct LabelReport {
 /// Divides samples among splits by their groups and labels, and records the splits.
 ///
 /// # Errors
-/// If options contradict each other, the dataset has splits that may not be replaced, samples have no groups, or a file cannot
-/// be read or written. The dataset is then unchanged.
+/// If options contradict each other, the dataset has splits that may not be replaced, samples have
+/// no groups, or a file cannot be read or written. The dataset is then unchanged.
 pub fn split_samples(options: &SplitOptions, progress: &Progress) -> Result<SampleReport> {
     let start = Instant::now();
     check(options)?;
@@ -175,7 +177,8 @@ fn decide(
     Ok((report, numbers.iter().map(name).collect()))
 }
 
-/// The number of each sample's group, and the number of groups. A sample without a group is a group of its own.
+/// The number of each sample's group, and the number of groups. A sample without a group is a group
+/// of its own.
 fn groups(dataset: &Dataset, notes: &mut Vec<String>) -> Result<(Vec<u32>, usize)> {
     let groups = dataset.samples().groups();
     let mut count = groups.different().len();
@@ -203,8 +206,9 @@ fn groups(dataset: &Dataset, notes: &mut Vec<String>) -> Result<(Vec<u32>, usize
     Ok((of_sample.iter().map(|group| number[group]).collect(), present.len()))
 }
 
-/// The number of each sample's label, and the labels. Samples without a label have the number after the last one. If almost
-/// every sample has a label of its own, as measured numbers are, all have the same number, and there are no labels.
+/// The number of each sample's label, and the labels. Samples without a label have the number after
+/// the last one. If almost every sample has a label of its own, as measured numbers are, all have
+/// the same number, and there are no labels.
 fn labels(dataset: &Dataset, notes: &mut Vec<String>) -> (Vec<u16>, Vec<Value>) {
     let labels = dataset.samples().labels();
     let (count, different) = (dataset.samples().len(), labels.different());

@@ -42,7 +42,8 @@ struct Divided {
 
 /// Counts that are collected while samples are divided.
 struct Tally {
-    /// For each class: all pixels, those of each split, those of no split, and those that the buffer removed.
+    /// For each class: all pixels, those of each split, those of no split, and those that the
+    /// buffer removed.
     classes: BTreeMap<u16, ClassReport>,
     leaks: Vec<Seen>,
 }
@@ -51,8 +52,8 @@ impl<'a> Splitter<'a> {
     /// Counts the labelled pixels of all samples and decides how to divide them.
     ///
     /// # Errors
-    /// If a stack has no such mask of class ids, a chunk cannot be read, no pixel is labelled, or `progress.stop` was
-    /// set.
+    /// If a stack has no such mask of class ids, a chunk cannot be read, no pixel is labelled, or
+    /// `progress.stop` was set.
     pub fn decide(
         dataset: &'a Dataset,
         options: &'a SplitOptions,

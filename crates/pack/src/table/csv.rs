@@ -6,10 +6,12 @@ use serde_json::Number;
 use super::json::{Json, MAX_VALUES};
 use super::rows::Rows;
 
-/// Reads a table with a header. Cells are between commas; between tabs or semicolons if the header has no commas.
+/// Reads a table with a header. Cells are between commas; between tabs or semicolons if the header
+/// has no commas.
 ///
-/// If every cell of a column is a whole number, or a number, the column becomes numbers. In tables with semicolons, numbers
-/// may have decimal commas. `True` and `False` become booleans, and empty cells null.
+/// If every cell of a column is a whole number, or a number, the column becomes numbers. In tables
+/// with semicolons, numbers may have decimal commas. `True` and `False` become booleans, and empty
+/// cells null.
 ///
 /// # Errors
 /// If it is not a table of text with a header, has a column twice, or has too many cells.
@@ -42,7 +44,8 @@ pub(crate) fn read(text: &str) -> Result<Rows> {
 /// The rows of some columns of a table, by number and name, converted as by [`read`].
 ///
 /// # Errors
-/// If it is not a table of text in UTF-8, has one of these columns twice, or has too many cells in them.
+/// If it is not a table of text in UTF-8, has one of these columns twice, or has too many cells in
+/// them.
 pub(crate) fn read_columns(
     text: impl std::io::Read,
     columns: &[(usize, &str)],
@@ -96,8 +99,8 @@ fn delimiter(text: &[u8]) -> u8 {
     others.filter(|_| !header.contains(&b',')).unwrap_or(b',')
 }
 
-/// Converts the cells of each column to booleans, whole numbers or numbers, if all of them can be converted. 0 and 1 are
-/// numbers.
+/// Converts the cells of each column to booleans, whole numbers or numbers, if all of them can be
+/// converted. 0 and 1 are numbers.
 fn convert(rows: &mut Rows, decimal_comma: bool) {
     let any_number = if decimal_comma { number_with_comma } else { number };
     let kinds = [boolean, whole, any_number];

@@ -26,7 +26,8 @@ pub(crate) const MAX_VALUES: usize = 16_000_000;
 /// Reads JSON.
 ///
 /// # Errors
-/// If it is not JSON, is nested more than 127 levels deep, or has more than [`MAX_VALUES`] values. The error names the line.
+/// If it is not JSON, is nested more than 127 levels deep, or has more than [`MAX_VALUES`] values.
+/// The error names the line.
 pub(crate) fn parse(text: &[u8]) -> Result<Json> {
     let mut reader = Reader::default();
     reader.parse(text).map_err(|error| malformed(&error))

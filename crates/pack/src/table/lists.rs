@@ -63,7 +63,8 @@ impl<'de> Deserialize<'de> for SplitList {
 /// The samples of one split, or of one part of a fold.
 #[derive(Debug)]
 pub struct NameList {
-    /// The column that says that a sample is in the list: `split`, or the list's own, such as `fold0/train`.
+    /// The column that says that a sample is in the list: `split`, or the list's own, such as
+    /// `fold0/train`.
     pub column: String,
     /// The split; `None` if the column is true for samples in the list, and false for others.
     pub split: Option<String>,
@@ -83,9 +84,10 @@ impl NameList {
     }
 }
 
-/// Reads lists. A text file has a name on each line. A JSON file has a list of names if the split has a name. Otherwise it has
-/// lists by the names of splits (`{"train": […], "val": […]}`), or such objects for folds, in a list or by their names, or the
-/// split of each sample (`{"a": "train", "b": "val"}`).
+/// Reads lists. A text file has a name on each line. A JSON file has a list of names if the split
+/// has a name. Otherwise it has lists by the names of splits (`{"train": […], "val": […]}`), or
+/// such objects for folds, in a list or by their names, or the split of each sample
+/// (`{"a": "train", "b": "val"}`).
 ///
 /// # Errors
 /// If a file cannot be read, is not such a list, or has no names.
@@ -188,7 +190,8 @@ fn names(json: &Json) -> Option<Vec<String>> {
     list.iter().map(|name| name.text().map(std::borrow::Cow::into_owned)).collect()
 }
 
-/// The names of each split in an object that has the split of each name, `{"a": "train", "b": "val"}`.
+/// The names of each split in an object that has the split of each name,
+/// `{"a": "train", "b": "val"}`.
 fn by_split(json: &Json) -> Vec<(Vec<String>, Vec<String>)> {
     let Json::Object(entries) = json else { return Vec::new() };
     let mut splits: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -199,7 +202,8 @@ fn by_split(json: &Json) -> Vec<(Vec<String>, Vec<String>)> {
     splits.into_iter().map(|(split, names)| (vec![split], names)).collect()
 }
 
-/// Adds every list of names below `json`, with the keys that lead to it. The objects of a list are folds.
+/// Adds every list of names below `json`, with the keys that lead to it. The objects of a list are
+/// folds.
 fn collect(json: &Json, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, Vec<String>)>) {
     if let Some(names) = names(json) {
         found.push((path.clone(), names));

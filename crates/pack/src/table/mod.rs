@@ -1,4 +1,5 @@
-//! The user's tables: columns for samples by name (`--table`), lists of names (`--split`), and CSV lists of inputs.
+//! The user's tables: columns for samples by name (`--table`), lists of names (`--split`), and CSV
+//! lists of inputs.
 //!
 //! | file | part |
 //! |---|---|
@@ -9,8 +10,8 @@
 //! | `tables.rs` | several tables of the same samples |
 //! | `options.rs` | options of all commands that take tables and lists |
 //!
-//! Tables are held in memory. Files may have up to 256 MiB, and tables up to 16 million cells, so that a damaged or hostile
-//! file cannot exhaust it. Nothing recurses deeper than 128 levels.
+//! Tables are held in memory. Files may have up to 256 MiB, and tables up to 16 million cells, so
+//! that a damaged or hostile file cannot exhaust it. Nothing recurses deeper than 128 levels.
 
 mod csv;
 pub(crate) mod json;
@@ -61,8 +62,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Reads the table `FILE` or `FILE::KEY`: CSV, TSV, JSON, JSON lines or Parquet. KEY names a part of a JSON file. The column
-    /// `key` identifies samples.
+    /// Reads the table `FILE` or `FILE::KEY`: CSV, TSV, JSON, JSON lines or Parquet. KEY names a
+    /// part of a JSON file. The column `key` identifies samples.
     ///
     /// # Errors
     /// If the file is not a table, the column does not exist, or two rows have the same text in it.
@@ -97,7 +98,8 @@ impl Table {
         self.rows.columns()
     }
 
-    /// The row of a sample, without the column `name`; `None` if there is no such row. Several samples may have the same row.
+    /// The row of a sample, without the column `name`; `None` if there is no such row. Several
+    /// samples may have the same row.
     pub fn row(&mut self, key: &str) -> Option<Map<String, Value>> {
         let row = *self.by_text.get(key)?;
         self.is_used[row] = true;
@@ -220,8 +222,8 @@ impl File {
         }
     }
 
-    /// The rows of the other table of a join, `OTHER.COLUMN=COLUMN`: OTHER is a key of the same JSON file, or another file;
-    /// `None` if there is no such table.
+    /// The rows of the other table of a join, `OTHER.COLUMN=COLUMN`: OTHER is a key of the same
+    /// JSON file, or another file; `None` if there is no such table.
     fn joined(&self, join: &Assignment, identifier: &str) -> Result<Option<Joined>> {
         let name = &join.name;
         let dots: Vec<usize> = name.match_indices('.').map(|(dot, _)| dot).collect();
@@ -248,7 +250,8 @@ impl File {
         Ok(None)
     }
 
-    /// Adds the rows of another table to those of this file. Samples are identified by `identifier`.
+    /// Adds the rows of another table to those of this file. Samples are identified by
+    /// `identifier`.
     fn join(
         &self,
         rows: &mut Rows,
@@ -292,8 +295,8 @@ pub(crate) fn read_cells(path: &Path) -> Result<Rows> {
     at(path, text::decode(bytes(path)?).and_then(|text| csv::read(&text)))
 }
 
-/// Reads a list of inputs: a CSV with a `path` column. Relative paths are relative to the CSV's folder. The other
-/// columns become columns of the samples; `name` becomes the name of the sample.
+/// Reads a list of inputs: a CSV with a `path` column. Relative paths are relative to the CSV's
+/// folder. The other columns become columns of the samples; `name` becomes the name of the sample.
 ///
 /// # Errors
 /// If the file is not a CSV with a header, or lacks the column.
@@ -331,8 +334,8 @@ pub fn read_list(path: &Path) -> Result<Vec<Input>> {
     Ok(inputs)
 }
 
-/// The spectra of a table, which become cubes of one pixel. The columns that are not bands become columns of the samples;
-/// `name` becomes the name of the sample.
+/// The spectra of a table, which become cubes of one pixel. The columns that are not bands become
+/// columns of the samples; `name` becomes the name of the sample.
 ///
 /// # Errors
 /// If the table cannot be read, or is empty.

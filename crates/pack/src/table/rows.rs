@@ -12,8 +12,8 @@ use super::json::Json;
 /// A cell: the number of its column, and its value.
 pub(crate) type Cell = (u32, Json);
 
-/// The longest name of a column, and the most bytes that all names of a table may have. Names of nested keys are longer than
-/// what the file has of them.
+/// The longest name of a column, and the most bytes that all names of a table may have. Names of
+/// nested keys are longer than what the file has of them.
 const LONGEST_NAME: usize = 1 << 10;
 const ALL_NAMES: usize = 64 << 20;
 
@@ -79,7 +79,8 @@ impl Rows {
     /// Adds a row.
     ///
     /// # Errors
-    /// If it has a column twice. Spreadsheet programs write empty columns without a name; these may be several.
+    /// If it has a column twice. Spreadsheet programs write empty columns without a name; these may
+    /// be several.
     pub fn push(&mut self, cells: Vec<Cell>) -> Result<()> {
         self.rows.push(cells.into());
         let (number, row) = (self.rows.len(), &self.rows[self.rows.len() - 1]);
@@ -130,7 +131,8 @@ impl Rows {
         self.rows.iter_mut().flat_map(|row| row.iter_mut())
     }
 
-    /// A row as columns of a sample. Empty cells are null, except in columns for which every sample has a field.
+    /// A row as columns of a sample. Empty cells are null, except in columns for which every sample
+    /// has a field.
     pub fn map(&self, row: usize) -> Map<String, Value> {
         let mut cells = self.map_with_nulls(row);
         cells.retain(|name, value| !value.is_null() || !is_own(name));
@@ -190,11 +192,13 @@ impl Rows {
         Ok(rows)
     }
 
-    /// Adds the cells of the row of `other`, named `title`, whose column `theirs` has the same text as the column `ours` of a
-    /// row. If both tables have a column, that of `other` is named `TITLE.COLUMN`; so is a column `name`, unless `needs_name`.
+    /// Adds the cells of the row of `other`, named `title`, whose column `theirs` has the same text
+    /// as the column `ours` of a row. If both tables have a column, that of `other` is named
+    /// `TITLE.COLUMN`; so is a column `name`, unless `needs_name`.
     ///
     /// # Errors
-    /// If a column does not exist, a new name exists already, or two rows of `other` have the same text.
+    /// If a column does not exist, a new name exists already, or two rows of `other` have the same
+    /// text.
     pub fn join(
         &mut self,
         other: &Rows,

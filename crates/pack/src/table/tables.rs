@@ -15,8 +15,8 @@ use crate::pattern::{Pattern, text_of};
 /// The pattern of a table whose key is not given.
 const NAME: &str = "{name}";
 
-/// Tables in the order in which samples are looked up in them. No two have the same column, except those that identify
-/// samples.
+/// Tables in the order in which samples are looked up in them. No two have the same column, except
+/// those that identify samples.
 #[derive(Debug, Default)]
 pub struct Tables {
     members: Vec<Member>,
@@ -36,8 +36,8 @@ impl Tables {
     /// Reads tables, and adds the rows that `options` joins to them.
     ///
     /// # Errors
-    /// If a file is not a table, lacks the column that identifies samples, or has a text in it twice; if two tables have the
-    /// same column, or a join does not belong to exactly one of them.
+    /// If a file is not a table, lacks the column that identifies samples, or has a text in it
+    /// twice; if two tables have the same column, or a join does not belong to exactly one of them.
     pub fn read(files: &[PathBuf], options: &TableOptions) -> Result<Self> {
         options.check(files.len())?;
         let opened: Vec<File> = files.iter().map(|file| File::open(file)).collect::<Result<_>>()?;

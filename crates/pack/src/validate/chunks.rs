@@ -53,7 +53,8 @@ impl StackFound {
         self.damaged.iter().flatten().chain(&self.records)
     }
 
-    /// The problem of the statistics over all samples, if there is one and no chunk of the image is damaged.
+    /// The problem of the statistics over all samples, if there is one and no chunk of the image is
+    /// damaged.
     pub fn compare_bands(&self, stack: &Stack, broken: &Broken) -> Option<Problem> {
         let image = stack.image.name();
         let lost = broken.iter().any(|(name, of, _)| *name == stack.name && of == image);
@@ -90,11 +91,12 @@ pub fn merge_stacks(all: &mut Vec<StackFound>, part: Vec<StackFound>) {
     }
 }
 
-/// Decodes every chunk of a share of the samples, except those of broken shards. `earlier_problems` are problems that
-/// were found before.
+/// Decodes every chunk of a share of the samples, except those of broken shards. `earlier_problems`
+/// are problems that were found before.
 ///
 /// # Errors
-/// If a thread cannot be started, memory cannot be allocated, a server does not answer, or `progress.stop` was set.
+/// If a thread cannot be started, memory cannot be allocated, a server does not answer, or
+/// `progress.stop` was set.
 pub fn check(
     dataset: &Dataset,
     share: &Share,

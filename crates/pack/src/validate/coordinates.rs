@@ -1,5 +1,5 @@
-//! Coordinate arrays: for lists of bands, reports problems that were found when they were read; compares rows, columns
-//! and the grid mapping with `samples.jsonl`.
+//! Coordinate arrays: for lists of bands, reports problems that were found when they were read;
+//! compares rows, columns and the grid mapping with `samples.jsonl`.
 
 use hsipack_format::geo::cf::{self, GeoArray};
 use hsipack_format::zarr::ArrayMeta;
@@ -94,8 +94,8 @@ fn check_grid(dataset: &Dataset, stack_index: usize) -> Result<Vec<Problem>> {
     Ok(problems)
 }
 
-/// Whether an array has the expected layout and transform. Other versions may describe the reference system in another
-/// way.
+/// Whether an array has the expected layout and transform. Other versions may describe the
+/// reference system in another way.
 fn is_of_kind(meta: &ArrayMeta, wanted: &ArrayMeta) -> bool {
     let transform = |meta: &ArrayMeta| meta.attributes.get("GeoTransform").cloned();
     meta.shape == wanted.shape && meta.dtype == wanted.dtype && transform(meta) == transform(wanted)

@@ -1,7 +1,7 @@
 //! Counts the values of decoded chunks, fast enough not to slow down decoding.
 //!
-//! fp16 values are compared as bit patterns. If the magnitude bits of negative numbers are flipped, the patterns have
-//! the same order as the values.
+//! fp16 values are compared as bit patterns. If the magnitude bits of negative numbers are flipped,
+//! the patterns have the same order as the values.
 
 use hsipack_format::DType;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,8 @@ pub struct Counts {
     pub max: f64,
 }
 
-/// Stores numbers as their bits: without values, the range is infinite, which JSON cannot represent.
+/// Stores numbers as their bits: without values, the range is infinite, which JSON cannot
+/// represent.
 mod bits {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -95,16 +96,17 @@ fn add_integers<T: Copy + Into<i32>>(values: &[T], missing: Option<i64>, counts:
     }
 }
 
-/// The least number of values that are processed together. If some of them are not finite, they are still in the
-/// second-level cache for the second pass.
+/// The least number of values that are processed together. If some of them are not finite, they are
+/// still in the second-level cache for the second pass.
 const TILE_VALUES: usize = 16 << 10;
 /// Number of values in a vector on current machines.
 const LANES: usize = 16;
 /// The most columns of values whose ranges fit into the first-level cache.
 const MAX_COLUMNS: usize = 4096;
 
-/// Number of values in a group of pixels. A group has as many pixels as are needed to fill whole vectors, so that no
-/// bands are left over at the end of each pixel. For example, 100 bands are 6¼ vectors, so four pixels make 25.
+/// Number of values in a group of pixels. A group has as many pixels as are needed to fill whole
+/// vectors, so that no bands are left over at the end of each pixel. For example, 100 bands are 6¼
+/// vectors, so four pixels make 25.
 fn group_values(bands: usize) -> usize {
     let pixels = LANES >> bands.trailing_zeros().min(LANES.trailing_zeros());
     if pixels * bands <= MAX_COLUMNS { pixels * bands } else { bands }
@@ -148,7 +150,8 @@ fn add_half(values: &[u16], counts: &mut [Counts]) {
 const SIGN: u16 = 0x8000;
 const INFINITY: u16 = 0x7C00;
 
-/// A bit pattern as a number that has the order of the values: the magnitude bits of negative values are flipped.
+/// A bit pattern as a number that has the order of the values: the magnitude bits of negative
+/// values are flipped.
 fn order_of(bits: u16) -> i16 {
     (bits ^ (((bits as i16) >> 15) as u16 & 0x7FFF)) as i16
 }
@@ -158,10 +161,12 @@ fn value_of(order: i16) -> f64 {
     half::f16::from_bits(order_of(order as u16) as u16).to_f64()
 }
 
-/// Number of groups for which one vector of values is processed in succession, with its range in registers.
+/// Number of groups for which one vector of values is processed in succession, with its range in
+/// registers.
 const ROWS: usize = 16;
 
-/// The least and greatest value of each column. `values` are whole groups with as many columns as `min` and `max`.
+/// The least and greatest value of each column. `values` are whole groups with as many columns as
+/// `min` and `max`.
 fn find_range(values: &[u16], min: &mut [i16], max: &mut [i16]) {
     let columns = min.len();
     if let ((min, []), (max, [])) = (min.as_chunks_mut(), max.as_chunks_mut()) {
@@ -171,8 +176,8 @@ fn find_range(values: &[u16], min: &mut [i16], max: &mut [i16]) {
     }
 }
 
-/// With 100 bands, this was measured to be 1.5 times as fast as row by row. Loops that hold a few rows at once are
-/// either as fast or eight times slower, depending on the compiler.
+/// With 100 bands, this was measured to be 1.5 times as fast as row by row. Loops that hold a few
+/// rows at once are either as fast or eight times slower, depending on the compiler.
 fn find_range_of_vectors(rows: &[u16], min: &mut [[i16; LANES]], max: &mut [[i16; LANES]]) {
     let width = min.len();
     let (vectors, _) = rows.as_chunks::<LANES>();

@@ -1,5 +1,5 @@
-//! Checks that a packed dataset is intact: structure, checksums, decoding, recorded counts, and, if requested, every
-//! value against its source.
+//! Checks that a packed dataset is intact: structure, checksums, decoding, recorded counts, and, if
+//! requested, every value against its source.
 //!
 //! | file | part |
 //! |---|---|
@@ -45,11 +45,12 @@ pub struct ValidateOptions {
     /// Check only metadata and shard indexes, without reading chunks
     #[cfg_attr(feature = "clap", arg(long, conflicts_with = "source"))]
     pub quick: bool,
-    /// Compare every value with its source: they must agree within half an fp16 step after the recorded scaling
+    /// Compare every value with its source: they must agree within half an fp16 step after the
+    /// recorded scaling
     #[cfg_attr(feature = "clap", arg(long))]
     pub source: bool,
-    /// Also look for sources in this folder if their path is relative. The working directory is searched before it, and the
-    /// folder that contains the dataset after it
+    /// Also look for sources in this folder if their path is relative. The working directory is
+    /// searched before it, and the folder that contains the dataset after it
     #[cfg_attr(feature = "clap", arg(long, value_name = "DIR", requires = "source"))]
     pub source_root: Option<PathBuf>,
     /// Number of threads [default: one per core]
@@ -153,12 +154,12 @@ pub struct Report {
     pub unchecked: Vec<String>,
 }
 
-/// Checks the dataset at `path`, which may be a URL. On a server, files that `SHA256SUMS` does not list are not
-/// searched for.
+/// Checks the dataset at `path`, which may be a URL. On a server, files that `SHA256SUMS` does not
+/// list are not searched for.
 ///
 /// # Errors
-/// If it is not a dataset, cannot be read at all, or the check was stopped. Damage is not an error; it is in the
-/// report.
+/// If it is not a dataset, cannot be read at all, or the check was stopped. Damage is not an error;
+/// it is in the report.
 pub fn validate(path: &Path, options: &ValidateOptions, progress: &Progress) -> Result<Report> {
     let _inputs = Session::begin();
     let start = Instant::now();
@@ -217,7 +218,8 @@ fn new_report(path: &Path, options: &ValidateOptions) -> Result<Report> {
 /// A dataset that can be opened, with its broken shards.
 type Opened = (Dataset, structure::Broken);
 
-/// Adds problems of metadata and shard indexes to the report. Returns the dataset, if it can be opened.
+/// Adds problems of metadata and shard indexes to the report. Returns the dataset, if it can be
+/// opened.
 fn look(path: &Path, report: &mut Report) -> Result<Option<Opened>> {
     let path = &*remote::pinned(path)?;
     // Repeated if cubes are appended meanwhile: results from two states of the dataset would be wrong for both.
@@ -245,7 +247,8 @@ fn look(path: &Path, report: &mut Report) -> Result<Option<Opened>> {
     Ok(opened)
 }
 
-/// Whether an error does not concern the data: memory cannot be allocated, a file may not be read, or a server does not answer.
+/// Whether an error does not concern the data: memory cannot be allocated, a file may not be read,
+/// or a server does not answer.
 fn is_no_damage(error: &Error) -> bool {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
     let is_denied = source
@@ -278,8 +281,8 @@ impl Found {
     }
 }
 
-/// Checks the chunks of a share of the samples, as thoroughly as the options require. `earlier_problems` are those of
-/// metadata and indexes.
+/// Checks the chunks of a share of the samples, as thoroughly as the options require.
+/// `earlier_problems` are those of metadata and indexes.
 fn inspect(
     dataset: &Dataset,
     share: &Share,
@@ -303,7 +306,8 @@ fn inspect(
     Ok(found)
 }
 
-/// Adds to the report what was found in all samples, and compares it with what is recorded about all of them together.
+/// Adds to the report what was found in all samples, and compares it with what is recorded about
+/// all of them together.
 fn conclude(dataset: &Dataset, broken: &structure::Broken, found: Found, report: &mut Report) {
     for (stack, found) in dataset.stacks().iter().zip(found.chunks) {
         report.chunks += found.chunks;

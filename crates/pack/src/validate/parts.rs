@@ -1,4 +1,5 @@
-//! Validation by several processes: each checks the samples of some shards, and one combines the results.
+//! Validation by several processes: each checks the samples of some shards, and one combines the
+//! results.
 
 use std::path::Path;
 use std::time::Instant;
@@ -30,7 +31,8 @@ impl PartFound {
     }
 }
 
-/// The most parts into which the validation of the dataset at `path` can be divided: the number of its image shards.
+/// The most parts into which the validation of the dataset at `path` can be divided: the number of
+/// its image shards.
 ///
 /// # Errors
 /// If the dataset cannot be opened.
@@ -38,8 +40,8 @@ pub fn most_parts(path: &Path) -> Result<usize> {
     Ok(Share::most_parts(&Dataset::open_unverified(path)?))
 }
 
-/// Checks a part of the dataset at `path`: the chunks of its samples and, if requested, their values against their
-/// sources.
+/// Checks a part of the dataset at `path`: the chunks of its samples and, if requested, their
+/// values against their sources.
 ///
 /// # Errors
 /// The same as those of [`validate`](super::validate), and if the dataset cannot be opened.
@@ -57,11 +59,13 @@ pub fn validate_part(
     Ok(PartFound { fingerprint: dataset.fingerprint().to_owned(), found })
 }
 
-/// Combines all parts that other processes have checked into the same report that one process would give. Metadata,
-/// shard indexes, and what was recorded about all samples together are checked here.
+/// Combines all parts that other processes have checked into the same report that one process would
+/// give. Metadata, shard indexes, and what was recorded about all samples together are checked
+/// here.
 ///
 /// # Errors
-/// The same as those of [`validate`](super::validate), and if the dataset is not the one that was checked.
+/// The same as those of [`validate`](super::validate), and if the dataset is not the one that was
+/// checked.
 pub fn put_together(
     path: &Path,
     options: &ValidateOptions,

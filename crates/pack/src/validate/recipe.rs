@@ -23,8 +23,8 @@ pub struct Recipe {
     pub companions: Vec<CompanionOption>,
     /// The class id of cubes without a mask.
     pub mask_fill: Option<u16>,
-    /// The first sample that was not made this way. The recipe applies to all samples from the `until` of the previous
-    /// recipe.
+    /// The first sample that was not made this way. The recipe applies to all samples from the
+    /// `until` of the previous recipe.
     pub until: usize,
 }
 
@@ -83,8 +83,8 @@ pub fn codec(array: &hsipack_store::dataset::ChunkArray) -> Codec {
     meta.codecs.compression.unwrap_or(stored)
 }
 
-/// Finds the source of a sample: the recorded path relative to the working directory, otherwise to `root`, otherwise to
-/// the folder that contains the dataset.
+/// Finds the source of a sample: the recorded path relative to the working directory, otherwise to
+/// `root`, otherwise to the folder that contains the dataset.
 ///
 /// # Errors
 /// If no file is there, or the source was never a file.

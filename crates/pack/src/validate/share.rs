@@ -1,4 +1,5 @@
-//! Which samples a process checks: all, or those of some image shards if several processes share the work.
+//! Which samples a process checks: all, or those of some image shards if several processes share
+//! the work.
 
 use std::ops::Range;
 

@@ -51,10 +51,12 @@ impl Found {
     }
 }
 
-/// Compares every sample of a share with its source, except the samples whose names are in `damaged`.
+/// Compares every sample of a share with its source, except the samples whose names are in
+/// `damaged`.
 ///
 /// # Errors
-/// If the dataset does not record how it was made, a thread cannot be started, or `progress.stop` was set.
+/// If the dataset does not record how it was made, a thread cannot be started, or `progress.stop`
+/// was set.
 pub fn check(
     dataset: &Dataset,
     share: &Share,
@@ -187,7 +189,8 @@ impl Comparer<'_> {
         Ok(None)
     }
 
-    /// The first difference between packed values and those of their source. `bands` says what its bands are called.
+    /// The first difference between packed values and those of their source. `bands` says what its
+    /// bands are called.
     fn compare_values(&mut self, both: &Reproduction<'_>, bands: &str) -> Result<Option<String>> {
         if !both.has_the_shape() {
             return Ok(Some(format!("the source has the shape {}", both.source.info().shape)));
@@ -265,8 +268,8 @@ impl Comparer<'_> {
     }
 }
 
-/// The first of `values` that differs from the values that are stored from value `start` on, and the stored value. Integers, and
-/// values of which bits were dropped, must be the same bit for bit.
+/// The first of `values` that differs from the values that are stored from value `start` on, and
+/// the stored value. Integers, and values of which bits were dropped, must be the same bit for bit.
 fn first_difference(
     both: &Reproduction<'_>,
     packed: &[u8],
@@ -321,8 +324,8 @@ fn agrees(stored: f64, value: f64, half_step: f64) -> bool {
     }
 }
 
-/// Half the distance between neighbouring floating-point numbers around `value`. The numbers have `digits` fraction
-/// bits and the lowest normal exponent `least`.
+/// Half the distance between neighbouring floating-point numbers around `value`. The numbers have
+/// `digits` fraction bits and the lowest normal exponent `least`.
 fn half_step(value: f64, digits: i32, least: i32) -> f64 {
     let exponent = ((value.to_bits() >> 52) & 0x7FF) as i32 - 1023;
     2f64.powi(exponent.max(least) - digits - 1)

@@ -20,7 +20,8 @@ use super::{Problem, ProblemKind, coordinates, is_no_damage};
 /// Shards that cannot be read at all: stack, array, number.
 pub type Broken = HashSet<(String, String, usize)>;
 
-/// Compares every metadata file with its line in `SHA256SUMS`. Finds lines without a file, and files without a line.
+/// Compares every metadata file with its line in `SHA256SUMS`. Finds lines without a file, and
+/// files without a line.
 ///
 /// # Errors
 /// If the folder cannot be listed, or a server does not answer.
@@ -123,9 +124,9 @@ fn metadata_files(path: &Path) -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// Checks that every shard of a share of the samples exists and that its index is correct: every chunk of every sample
-/// is written, there are no others, and the chunks are back to back up to the index. Returns the problems, and the
-/// shards that cannot be read at all.
+/// Checks that every shard of a share of the samples exists and that its index is correct: every
+/// chunk of every sample is written, there are no others, and the chunks are back to back up to the
+/// index. Returns the problems, and the shards that cannot be read at all.
 ///
 /// # Errors
 /// If memory cannot be allocated, or a server does not answer. Damage is not an error.
@@ -206,8 +207,9 @@ fn check_shard(
     Ok(problems)
 }
 
-/// Describes what is wrong with the positions of chunks, if anything: hsipack writes them back to back. There may be
-/// chunks of samples that do not exist: an append on a server writes them before it is decided, and may be given up.
+/// Describes what is wrong with the positions of chunks, if anything: hsipack writes them back to
+/// back. There may be chunks of samples that do not exist: an append on a server writes them before
+/// it is decided, and may be given up.
 fn loose_ends(index: &ShardIndex, data_len: u64) -> Option<String> {
     let mut spans: Vec<_> = index.0.iter().flatten().collect();
     spans.sort_by_key(|span| span.offset);

@@ -1,4 +1,5 @@
-//! Appends beside readers: a reader that opens sees the old or the new dataset; one that has it open continues.
+//! Appends beside readers: a reader that opens sees the old or the new dataset; one that has it
+//! open continues.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

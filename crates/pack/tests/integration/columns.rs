@@ -1,4 +1,5 @@
-//! Columns of packed samples: tables, lists, splits of whole samples, and datasets that are open meanwhile.
+//! Columns of packed samples: tables, lists, splits of whole samples, and datasets that are open
+//! meanwhile.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! Whole conversions: another Zarr library reads them back, and the result does not depend on threads,
-//! interruptions or the kind of input.
+//! Whole conversions: another Zarr library reads them back, and the result does not depend on
+//! threads, interruptions or the kind of input.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,8 @@ use hsipack_store::Dataset;
 use crate::appending::lines;
 use crate::common;
 
-/// A folder of small float32 cubes with wavelengths and masks: `count` of 6 × 5 × 4, `other` of another shape.
+/// A folder of small float32 cubes with wavelengths and masks: `count` of 6 × 5 × 4, `other` of
+/// another shape.
 pub fn cubes(folder: &Path, count: usize, other: usize) {
     for number in 0..count + other {
         let rows = if number < count { 6 } else { 3 };

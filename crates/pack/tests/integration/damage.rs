@@ -89,7 +89,8 @@ fn every_single_flipped_byte_is_found() {
     assert!(flipped > 5000, "the dataset has only {flipped} bytes");
 }
 
-/// Flips bytes of a dataset's files, one at a time: from `first` on, `step` apart. Returns how many.
+/// Flips bytes of a dataset's files, one at a time: from `first` on, `step` apart. Returns how
+/// many.
 fn flip_bytes(first: usize, step: usize) -> usize {
     let folder = tempfile::tempdir().unwrap();
     // A second stack would have the same kinds of files.
@@ -197,7 +198,8 @@ fn a_source_that_changed_cannot_repair_and_is_named() {
     assert_eq!(std::fs::read(&shard).unwrap(), bytes, "a failed repair must not touch the shard");
 }
 
-/// Writes `content` into a metadata file, and its checksum into `SHA256SUMS`, so that only its meaning is wrong.
+/// Writes `content` into a metadata file, and its checksum into `SHA256SUMS`, so that only its
+/// meaning is wrong.
 pub fn put(out: &Path, file: &str, content: &[u8]) {
     std::fs::write(out.join(file), content).unwrap();
     let sums = checksums::parse(&std::fs::read(out.join(SHA256SUMS)).unwrap()).unwrap();

@@ -1,4 +1,5 @@
-//! Stacks whose samples share a grid: the arrays that describe the grid exist exactly as long as this is true.
+//! Stacks whose samples share a grid: the arrays that describe the grid exist exactly as long as
+//! this is true.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;

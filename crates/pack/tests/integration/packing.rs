@@ -8,7 +8,8 @@ use hsipack_pack::convert::{self, ConvertOptions, MaskOption};
 use hsipack_pack::progress::Progress;
 use hsipack_store::{Dataset, Stack};
 
-/// Writes `name.hdr` and `name.img`: float32, band interleaved by pixel. The header also contains `more`.
+/// Writes `name.hdr` and `name.img`: float32, band interleaved by pixel. The header also contains
+/// `more`.
 pub fn write_envi(
     folder: &Path,
     name: &str,
@@ -87,7 +88,8 @@ pub fn mask(name: &str, pattern: &str) -> MaskOption {
     MaskOption::new(name, pattern)
 }
 
-/// Changes attributes in an array's `zarr.json`, as another library might, and opens the dataset again.
+/// Changes attributes in an array's `zarr.json`, as another library might, and opens the dataset
+/// again.
 pub fn with_attributes(
     dataset: &Dataset,
     array: &str,

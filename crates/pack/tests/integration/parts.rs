@@ -1,5 +1,6 @@
-//! Conversions in parts: the dataset is the same as from one process, whichever workers wrote the parts, in whatever order,
-//! and even if they died or wrote a part twice. A commit accepts only complete receipts of its plan.
+//! Conversions in parts: the dataset is the same as from one process, whichever workers wrote the
+//! parts, in whatever order, and even if they died or wrote a part twice. A commit accepts only
+//! complete receipts of its plan.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};

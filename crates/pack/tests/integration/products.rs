@@ -479,8 +479,8 @@ fn every_band_is_packed_in_its_unit_by_one_process_or_several() {
     assert_eq!(dataset.samples().get(1).unwrap().source.scaling, Some([0.0001, 1.0, 0.0]));
 }
 
-/// Every cube of a product, among the real ones and those with a copied layout: bits of stored numbers, physical values,
-/// band centres and widths, validity, reference system and transform.
+/// Every cube of a product, among the real ones and those with a copied layout: bits of stored
+/// numbers, physical values, band centres and widths, validity, reference system and transform.
 #[test]
 fn products_of_the_shared_data_are_as_their_makers_define_them() {
     /// Not products: white and dark references, and HySpex's own header.

@@ -1,5 +1,5 @@
-//! Writing to servers: a dataset is complete or not there, and can be continued, at whatever instant a process ends,
-//! whichever response is lost, and even if others write at the same time.
+//! Writing to servers: a dataset is complete or not there, and can be continued, at whatever
+//! instant a process ends, whichever response is lost, and even if others write at the same time.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,8 +30,8 @@ pub fn convert(options: &ConvertOptions) -> Result<convert::Report> {
     convert::convert(options, &Progress::default(), &|_| {})
 }
 
-/// Options that create or extend the dataset at `out` from the cubes `which` in `folder`. With one thread, requests are
-/// always in the same order.
+/// Options that create or extend the dataset at `out` from the cubes `which` in `folder`. With one
+/// thread, requests are always in the same order.
 pub fn of(folder: &Path, out: &Path, which: std::ops::Range<usize>, mode: Mode) -> ConvertOptions {
     let inputs =
         which.map(|number| folder.join(format!("cube{number:03}.hdr")).display().to_string());
@@ -83,7 +83,8 @@ pub fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     content(folder).into_keys().map(read).collect()
 }
 
-/// From the request `number` after now, nothing reaches the bucket any more, as if the process had been killed.
+/// From the request `number` after now, nothing reaches the bucket any more, as if the process had
+/// been killed.
 pub fn kill_at(bucket: &Bucket, number: usize) {
     let requests = AtomicUsize::new(0);
     bucket.set_faults(move |_| match requests.fetch_add(1, Ordering::SeqCst) < number {
@@ -136,9 +137,9 @@ fn a_dataset_on_a_server_is_that_of_a_folder() {
     );
 }
 
-/// Converts with `mode`, killed at every instant in turn. Each time, the dataset is as before or as after, and the
-/// conversion can be continued. At first the dataset has `before` cubes, all on one grid if they are `located`; at the end
-/// it has `after`. Returns the dataset's objects at the end.
+/// Converts with `mode`, killed at every instant in turn. Each time, the dataset is as before or as
+/// after, and the conversion can be continued. At first the dataset has `before` cubes, all on one
+/// grid if they are `located`; at the end it has `after`. Returns the dataset's objects at the end.
 fn killed_at_every_instant(
     name: &str,
     mode: Mode,
@@ -310,7 +311,8 @@ fn of_two_writers_one_is_told_that_another_one_writes() {
     }
 }
 
-/// Runs `first` when another process is about to begin its work on the server: it has looked at the output already.
+/// Runs `first` when another process is about to begin its work on the server: it has looked at the
+/// output already.
 fn before_the_next_begins(bucket: &Bucket, first: ConvertOptions) {
     let begun = AtomicBool::new(false);
     bucket.set_faults(move |request| {

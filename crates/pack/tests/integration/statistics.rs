@@ -1,4 +1,5 @@
-//! Statistics of chosen samples agree with their definitions, and with those that the conversion recorded.
+//! Statistics of chosen samples agree with their definitions, and with those that the conversion
+//! recorded.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,8 @@ use proptest::prelude::*;
 
 use super::packing::{five_bands, pack, stored, varied, write_envi};
 
-/// Six cubes of two shapes in turn, in tiles that divide neither axis; the first three are the split `train`.
+/// Six cubes of two shapes in turn, in tiles that divide neither axis; the first three are the
+/// split `train`.
 fn packed(folder: &Path, dtype: DType) -> Dataset {
     let mut table = "name,split\n".to_owned();
     let inputs: Vec<_> = (0..6)

@@ -174,7 +174,8 @@ impl Torch {
         stream.getattr(intern!(py, "cuda_stream"))
     }
 
-    /// Turns autocast off as long as the result lives, so that torch does not cast values by itself.
+    /// Turns autocast off as long as the result lives, so that torch does not cast values by
+    /// itself.
     pub fn without_autocast<'py>(&self, py: Python<'py>, device: Device) -> PyResult<Plain<'py>> {
         let kind = match device {
             Device::Cpu => intern!(py, "cpu"),

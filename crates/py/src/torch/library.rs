@@ -15,8 +15,8 @@ use crate::exit::attached;
 
 use super::{PyTorch, Tensor, with};
 
-/// The library of the package. In host memory it computes by itself, so that results do not depend on torch or its
-/// version. On a device, the user's torch computes.
+/// The library of the package. In host memory it computes by itself, so that results do not depend
+/// on torch or its version. On a device, the user's torch computes.
 #[derive(Clone, Debug)]
 pub struct Library {
     host: Host,
@@ -39,7 +39,8 @@ pub fn host(threads: usize) -> Host {
 }
 
 impl Library {
-    /// A library with this many threads in host memory; `torch` says whether tensors on a device are passed to torch.
+    /// A library with this many threads in host memory; `torch` says whether tensors on a device
+    /// are passed to torch.
     pub fn new(threads: usize, torch: bool) -> Self {
         Self { host: host(threads), torch, everywhere: false }
     }
@@ -49,9 +50,9 @@ impl Library {
         Self { everywhere: true, ..self }
     }
 
-    /// Runs `work` with the user's torch on a device. Other Python threads run during torch's functions, but the
-    /// interpreter is not released between them: otherwise a thread that waits for it would take turns with every small
-    /// operation.
+    /// Runs `work` with the user's torch on a device. Other Python threads run during torch's
+    /// functions, but the interpreter is not released between them: otherwise a thread that waits
+    /// for it would take turns with every small operation.
     fn by<T>(
         &self,
         device: Device,

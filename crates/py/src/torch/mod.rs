@@ -32,8 +32,8 @@ use crate::dlpack::{apart, capsule, of_capsule};
 use crate::errors::OrRaise;
 use crate::exit::{attached, detached};
 
-/// A tensor of the package. In host memory, it is always our array. On a device, it is our array until something is
-/// computed, and then a torch tensor.
+/// A tensor of the package. In host memory, it is always our array. On a device, it is our array
+/// until something is computed, and then a torch tensor.
 #[derive(Clone)]
 pub enum Tensor {
     Ours(augment::Array),
@@ -115,7 +115,8 @@ impl Tensor {
         }
     }
 
-    /// As a torch tensor over the same memory. Memory of a device is lent to torch's current stream.
+    /// As a torch tensor over the same memory. Memory of a device is lent to torch's current
+    /// stream.
     fn torch<'py>(&self, py: Python<'py>, torch: &Torch) -> PyResult<Bound<'py, PyAny>> {
         let array = match self {
             Self::Torch(tensor) => return Ok(tensor.0.bind(py).clone()),

@@ -127,7 +127,8 @@ impl Functions {
         }
     }
 
-    /// The function for a tensor and a number: torch's `maximum` and `minimum` do not accept numbers.
+    /// The function for a tensor and a number: torch's `maximum` and `minimum` do not accept
+    /// numbers.
     fn with(&self, op: Binary) -> &Py<PyAny> {
         match op {
             Binary::Maximum => &self.clamp_min,

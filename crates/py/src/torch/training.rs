@@ -1,4 +1,5 @@
-//! Operations of the user's torch for measurements: devices, copies, waiting for them, and a network.
+//! Operations of the user's torch for measurements: devices, copies, waiting for them, and a
+//! network.
 
 use hsipack_augment::{Array, Device};
 use hsipack_format::{Error, Opt, Result, remedy};
@@ -80,7 +81,8 @@ impl Torch {
         self.functions.device_count.bind(py).call0()?.extract()
     }
 
-    /// The error if torch does not have the GPU with this number, with a remedy; `None` if it has it.
+    /// The error if torch does not have the GPU with this number, with a remedy; `None` if it has
+    /// it.
     fn missing(&self, py: Python<'_>, number: usize) -> PyResult<Option<Error>> {
         let count = self.devices(py)?;
         if number < count {

@@ -1,17 +1,20 @@
 //! Decides whether there is time to keep a decoded chunk.
 //!
-//! Keeping a chunk takes time: the system clears the memory, and the chunk is copied. On an idle processor that costs
-//! nothing; otherwise it delays batches, for epochs that may never come. So keeping is paid from a budget of time, to which
-//! these add: time in which decoding threads waited for the consumer, because all slots were full; time in which they waited
-//! for data while the machine had idle processors (fetching data takes processor time, too); most of the time that kept
-//! chunks saved; and, after the first epoch, a small part of the time of decoding. So epochs become faster with every chunk
-//! that is kept. Time that is saved is computed from the latest chunks: while data comes over a link, the processors have
-//! other work, and decoding takes longer than later.
+//! Keeping a chunk takes time: the system clears the memory, and the chunk is copied. On an idle
+//! processor that costs nothing; otherwise it delays batches, for epochs that may never come. So
+//! keeping is paid from a budget of time, to which these add: time in which decoding threads waited
+//! for the consumer, because all slots were full; time in which they waited for data while the
+//! machine had idle processors (fetching data takes processor time, too); most of the time that
+//! kept chunks saved; and, after the first epoch, a small part of the time of decoding. So epochs
+//! become faster with every chunk that is kept. Time that is saved is computed from the latest
+//! chunks: while data comes over a link, the processors have other work, and decoding takes longer
+//! than later.
 //!
-//! The budget is capped, because time that was not used is gone:
-//! spending a long wait later would delay the batches of that moment. Until the consumer has its first batch, everything that
-//! works beside delays it, and threads wait for memory and connections, too. Then only chunks that would otherwise be fetched
-//! again are kept, only waits for data add to the budget, and its cap is lower.
+//! The budget is capped, because time that was not used is gone: spending a long wait later would
+//! delay the batches of that moment. Until the consumer has its first batch, everything that works
+//! beside delays it, and threads wait for memory and connections, too. Then only chunks that would
+//! otherwise be fetched again are kept, only waits for data add to the budget, and its cap is
+//! lower.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -19,10 +22,11 @@ use std::time::{Duration, Instant};
 
 use hsipack_store::processors;
 
-/// Part of the time of decoding that keeping may take when chunks are decoded again: then there are probably many epochs.
+/// Part of the time of decoding that keeping may take when chunks are decoded again: then there are
+/// probably many epochs.
 const LATER_FRACTION: f64 = 0.05;
-/// Part of the time that kept chunks save that keeping others may take. Copying slows down what decodes beside it, which
-/// is not measured, so the whole of it would cost more than was saved.
+/// Part of the time that kept chunks save that keeping others may take. Copying slows down what
+/// decodes beside it, which is not measured, so the whole of it would cost more than was saved.
 const SAVED_FRACTION: f64 = 0.75;
 /// Times per byte are means of about so many bytes, the latest.
 const RECENT_BYTES: f64 = (32 << 20) as f64;
@@ -30,7 +34,8 @@ const RECENT_BYTES: f64 = (32 << 20) as f64;
 const MAX_BUDGET: Duration = Duration::from_millis(50);
 /// The same before the consumer has its first batch.
 const MAX_EARLY_BUDGET: Duration = Duration::from_millis(20);
-/// How often to ask the system for the idle time of the processors, which it counts in steps of 10 ms.
+/// How often to ask the system for the idle time of the processors, which it counts in steps of 10
+/// ms.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Times of all decoding threads together.
@@ -158,8 +163,9 @@ impl Admission {
         }
     }
 
-    /// So many bytes came from the cache. They were not decoded, but copied. If that was not measured, it took as long as
-    /// copying them when they were kept. Often it takes longer: they are no longer near the processor.
+    /// So many bytes came from the cache. They were not decoded, but copied. If that was not
+    /// measured, it took as long as copying them when they were kept. Often it takes longer: they
+    /// are no longer near the processor.
     pub(super) fn hit(&self, bytes: usize, copied: Option<Duration>) {
         let len = bytes as f64;
         let copied = copied.map_or(len * self.copying.each(), |took| took.as_nanos() as f64);
@@ -168,7 +174,8 @@ impl Admission {
         self.earn(saved * SAVED_FRACTION);
     }
 
-    /// Time that keeping may take now, if the memory took `cleared` so far; `None` if there is no time.
+    /// Time that keeping may take now, if the memory took `cleared` so far; `None` if there is no
+    /// time.
     pub(super) fn left(&self, cleared: Duration) -> Option<Duration> {
         let cleared = cleared.as_nanos() as u64;
         let paid = self.cleared.fetch_max(cleared, Ordering::Relaxed);
@@ -329,8 +336,9 @@ mod tests {
         assert!(!affords(&admission, 0));
     }
 
-    /// Epochs of 100 chunks. One thread decodes a chunk in 10 or copies it in 3, and never waits; memory for a chunk takes
-    /// `clearing`. In the first epoch, decoding takes `slower` times as long. Returns the length of each epoch.
+    /// Epochs of 100 chunks. One thread decodes a chunk in 10 or copies it in 3, and never waits;
+    /// memory for a chunk takes `clearing`. In the first epoch, decoding takes `slower` times as
+    /// long. Returns the length of each epoch.
     fn epochs(count: usize, clearing: u32, slower: u32) -> Vec<u32> {
         const CHUNK: usize = 2 << 20;
         let admission = Admission::new(100 * CHUNK as u64);

@@ -1,4 +1,5 @@
-//! Chunks in the memory of this process: one after another in one large memory, in the order in which they came.
+//! Chunks in the memory of this process: one after another in one large memory, in the order in
+//! which they came.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -11,14 +12,15 @@ use crate::Result;
 use crate::dataset::Dataset;
 use crate::dataset::array::ArrayRef;
 
-/// Every chunk begins at a multiple of this, which suits every element type and vector instructions.
+/// Every chunk begins at a multiple of this, which suits every element type and vector
+/// instructions.
 const ALIGN: usize = 64;
 /// Bytes that are made ready ahead of the chunks that are kept.
 const AHEAD: usize = 32 << 20;
 /// The same if keeping may take only a limited time: clearing more would hold up the next batches.
 const LITTLE_AHEAD: usize = 4 << 20;
-/// If keeping may take at least this long, more is made ready ahead, and keeping may also wait for it. While one thread
-/// waits, others that keep chunks wait, too.
+/// If keeping may take at least this long, more is made ready ahead, and keeping may also wait for
+/// it. While one thread waits, others that keep chunks wait, too.
 const WAITS_FROM: Duration = Duration::from_millis(40);
 /// ns that it takes to make a byte ready, before that was measured.
 const CLEARING: f64 = 0.35;
@@ -95,8 +97,9 @@ impl Arena {
         Some(unsafe { std::slice::from_raw_parts(memory.as_ptr().add(start), len) })
     }
 
-    /// Keeps a chunk, unless it is kept already or would make more than `budget` bytes. If keeping may take only a `left`
-    /// time and no memory is ready, the chunk is not kept. Returns how long it took, if this call kept it.
+    /// Keeps a chunk, unless it is kept already or would make more than `budget` bytes. If keeping
+    /// may take only a `left` time and no memory is ready, the chunk is not kept. Returns how long
+    /// it took, if this call kept it.
     pub(super) fn keep(
         &self,
         array: ArrayRef<'_>,

@@ -1,11 +1,11 @@
 //! Chunks kept in memory, as many as fit a budget.
 //!
-//! Each sample comes once in an epoch, so no chunk is worth more than another. The chunks that were kept first stay, and
-//! the rest are read again every epoch. If the loader chose by itself to keep decoded chunks, it keeps them only when there
-//! is time for it (`admission.rs`).
+//! Each sample comes once in an epoch, so no chunk is worth more than another. The chunks that were
+//! kept first stay, and the rest are read again every epoch. If the loader chose by itself to keep
+//! decoded chunks, it keeps them only when there is time for it (`admission.rs`).
 //!
-//! Processes on one machine that train together keep decoded chunks in memory that they share (`segment.rs`). They find
-//! one another through a socket (`rendezvous.rs`).
+//! Processes on one machine that train together keep decoded chunks in memory that they share
+//! (`segment.rs`). They find one another through a socket (`rendezvous.rs`).
 
 mod admission;
 mod arena;
@@ -33,8 +33,9 @@ use rendezvous::{ChunksOf, Rendezvous};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheKind {
-    /// Decoded chunks, kept when there is time for it, if all that are needed fit into half of the free memory; otherwise those of a shuffle window, if
-    /// there is one; otherwise chunks as stored if they fit; otherwise nothing.
+    /// Decoded chunks, kept when there is time for it, if all that are needed fit into half of the
+    /// free memory; otherwise those of a shuffle window, if there is one; otherwise chunks as
+    /// stored if they fit; otherwise nothing.
     #[default]
     Auto,
     /// Nothing.
@@ -68,7 +69,8 @@ pub(crate) struct Cache {
 pub(crate) enum Keeping {
     /// As soon as they are decoded.
     AtOnce,
-    /// As soon as they are decoded; until the consumer has its first batch, only when there is time for it.
+    /// As soon as they are decoded; until the consumer has its first batch, only when there is time
+    /// for it.
     AfterFirstBatch,
     /// When there is time for it (`admission.rs`). An epoch needs so many bytes of decoded chunks.
     InIdleTime { needed: u64 },
@@ -83,12 +85,14 @@ enum Memory {
     Shared(SharedChunks),
 }
 
-/// Cost and gain of keeping decoded chunks so far. Times are in seconds, of all decoding threads together.
+/// Cost and gain of keeping decoded chunks so far. Times are in seconds, of all decoding threads
+/// together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CacheTimes {
     /// Time in which memory for chunks was made ready, and chunks were copied there.
     pub keeping_s: f64,
-    /// Time that it would have taken to decode the chunks that came from the cache, less that of copying them.
+    /// Time that it would have taken to decode the chunks that came from the cache, less that of
+    /// copying them.
     pub saved_s: f64,
 }
 
@@ -101,8 +105,8 @@ pub(crate) struct SharedChunks {
 }
 
 impl SharedChunks {
-    /// Joins all processes of this user on this machine that read this dataset. Returns `None` if there is no such
-    /// memory.
+    /// Joins all processes of this user on this machine that read this dataset. Returns `None` if
+    /// there is no such memory.
     pub(crate) fn join(dataset: &Dataset) -> Option<Self> {
         let mut of_arrays = Vec::new();
         let mut arrays = Vec::new();
@@ -228,7 +232,8 @@ impl Cache {
         self.admission.begin();
     }
 
-    /// Records that a thread waited for a task, and then for data, in which time chunks may be kept.
+    /// Records that a thread waited for a task, and then for data, in which time chunks may be
+    /// kept.
     pub(crate) fn waited(&self, task: Duration, data: Duration) {
         match self.keeping {
             Keeping::AtOnce => {}
@@ -238,8 +243,8 @@ impl Cache {
         }
     }
 
-    /// Records that so many bytes of decoded chunks came from the cache, and how long it took to copy them, if that was
-    /// measured.
+    /// Records that so many bytes of decoded chunks came from the cache, and how long it took to
+    /// copy them, if that was measured.
     pub(crate) fn gave(&self, bytes: usize, copied: Option<Duration>) {
         self.admission.hit(bytes, copied);
     }

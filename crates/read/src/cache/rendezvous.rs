@@ -1,8 +1,9 @@
 //! How processes of the same user on one machine find the memory that they share.
 //!
-//! The first process creates the memory and listens on an abstract Unix socket, whose name says what the memory is for.
-//! The other processes ask there for the file. Such a socket is not a file: it disappears when the process that listens
-//! ends, however it ends. A process that comes after that creates new memory. Processes that have the old memory keep it.
+//! The first process creates the memory and listens on an abstract Unix socket, whose name says
+//! what the memory is for. The other processes ask there for the file. Such a socket is not a file:
+//! it disappears when the process that listens ends, however it ends. A process that comes after
+//! that creates new memory. Processes that have the old memory keep it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -33,8 +34,9 @@ pub(super) struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// Joins the processes that share the chunks of these arrays, or is the first of them. `key` identifies the chunks.
-    /// Returns `None` if this system cannot share memory, or the process that has the name does not answer.
+    /// Joins the processes that share the chunks of these arrays, or is the first of them. `key`
+    /// identifies the chunks. Returns `None` if this system cannot share memory, or the process
+    /// that has the name does not answer.
     pub(super) fn join(key: u64, arrays: &[ChunksOf]) -> Option<Self> {
         // SAFETY: the call gives a number, and cannot fail.
         let user = unsafe { libc::getuid() };

@@ -5,9 +5,9 @@
 //! states     one a chunk: empty → being written → ready
 //! chunks     one after the other, each at its place; what nobody wrote to takes no memory
 //! ```
-//! The memory is a file without a name. The system frees it when the last process that has it ends, however it ends. If a
-//! process ends while it writes a chunk, the chunk stays "being written", and the other processes decode it for
-//! themselves.
+//! The memory is a file without a name. The system frees it when the last process that has it ends,
+//! however it ends. If a process ends while it writes a chunk, the chunk stays "being written", and
+//! the other processes decode it for themselves.
 
 use std::fs::File;
 use std::io;
@@ -142,8 +142,9 @@ impl Segment {
         Ok(Self { file, map, layout })
     }
 
-    /// Asks for huge pages if all chunks together take at most `limit` bytes: then whatever lies beside a chunk on its page is
-    /// another one that is kept. Only some systems offer them for such memory.
+    /// Asks for huge pages if all chunks together take at most `limit` bytes: then whatever lies
+    /// beside a chunk on its page is another one that is kept. Only some systems offer them for
+    /// such memory.
     pub(super) fn prefer_huge_pages(&self, limit: u64) {
         if self.layout.end <= limit {
             // Without them, everything works as before.
@@ -179,8 +180,9 @@ impl Segment {
         Some(unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(bytes.start), bytes.len()) })
     }
 
-    /// Stores a decoded chunk of an array, unless a process already did, or all processes together would then hold more
-    /// than `limit` bytes. Returns how long it took to copy it, if this call stored it.
+    /// Stores a decoded chunk of an array, unless a process already did, or all processes together
+    /// would then hold more than `limit` bytes. Returns how long it took to copy it, if this call
+    /// stored it.
     pub(super) fn keep(
         &self,
         array: usize,

@@ -61,12 +61,12 @@ impl Dataset {
         Ok(cube)
     }
 
-    /// Reads rows × columns of some bands (all if `None`) of a sample's cube into `out`, which they fill:
-    /// (row, column, band), as stored. The bands come in the order given.
+    /// Reads rows × columns of some bands (all if `None`) of a sample's cube into `out`, which they
+    /// fill: (row, column, band), as stored. The bands come in the order given.
     ///
     /// # Errors
-    /// If there is no such sample or there are no such rows, columns or bands; if `out` has another length;
-    /// if the shard cannot be read or is damaged.
+    /// If there is no such sample or there are no such rows, columns or bands; if `out` has another
+    /// length; if the shard cannot be read or is damaged.
     pub fn read_image(
         &self,
         sample: usize,
@@ -95,8 +95,8 @@ impl Dataset {
     /// Reads rows × columns of a mask into `out`, which they fill.
     ///
     /// # Errors
-    /// If there is no such sample or mask or there are no such rows or columns; if `out` has another length;
-    /// if the shard cannot be read or is damaged.
+    /// If there is no such sample or mask or there are no such rows or columns; if `out` has
+    /// another length; if the shard cannot be read or is damaged.
     pub fn read_mask(
         &self,
         sample: usize,

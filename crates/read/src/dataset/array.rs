@@ -1,4 +1,5 @@
-//! The stored chunks of one array: which file and which span holds each chunk, and how it is decoded.
+//! The stored chunks of one array: which file and which span holds each chunk, and how it is
+//! decoded.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -43,7 +44,8 @@ impl Dataset {
         self.array(stack, 0)
     }
 
-    /// Creates a value for every chunk of every array: per stack, per array. `what` names the values in the error.
+    /// Creates a value for every chunk of every array: per stack, per array. `what` names the
+    /// values in the error.
     ///
     /// # Errors
     /// If there is no memory for them.
@@ -67,7 +69,8 @@ impl Dataset {
         (0..self.stacks()[stack].arrays().count()).map(move |array| self.array(stack, array))
     }
 
-    /// Array `array` of a stack: 0 is the image; 1, 2, … are its masks in order of their names, then its companions.
+    /// Array `array` of a stack: 0 is the image; 1, 2, … are its masks in order of their names,
+    /// then its companions.
     pub(crate) fn array(&self, stack: usize, array: usize) -> ArrayRef<'_> {
         let chunks = self.stacks()[stack].arrays().nth(array).expect("the array of a stack");
         ArrayRef { dataset: self, stack, array, chunks, files: self.files(stack, array) }
@@ -162,7 +165,8 @@ impl<'a> ArrayRef<'a> {
     /// Where a chunk is stored; `None` if it was never written.
     ///
     /// # Errors
-    /// If its file cannot be opened, the shard's index is damaged, or the dataset was replaced while it was opened.
+    /// If its file cannot be opened, the shard's index is damaged, or the dataset was replaced
+    /// while it was opened.
     pub(crate) fn locate(&self, index: usize, chunk: usize) -> Result<Option<Stored<'a>>> {
         let (file, entry) = if is_sharded(self.chunks) {
             let (shard, first) = self.grid().locate(index);
@@ -208,7 +212,8 @@ impl<'a> ArrayRef<'a> {
         }
     }
 
-    /// Opens shard `shard` if it is not open. The caller checks that the dataset was not replaced meanwhile.
+    /// Opens shard `shard` if it is not open. The caller checks that the dataset was not replaced
+    /// meanwhile.
     pub(super) fn open_shard(&self, shard: usize) -> Result<()> {
         if self.files.open[shard].get().is_none() {
             let opened = self.open_there(&self.chunks.shard_path(shard))?;
@@ -217,8 +222,9 @@ impl<'a> ArrayRef<'a> {
         Ok(())
     }
 
-    /// Bytes of a shard's file, or of a chunk's file if the array is not sharded; 0 if the size cannot be read. If a file
-    /// on a server is not open yet, the bytes that it would have uncompressed.
+    /// Bytes of a shard's file, or of a chunk's file if the array is not sharded; 0 if the size
+    /// cannot be read. If a file on a server is not open yet, the bytes that it would have
+    /// uncompressed.
     pub(crate) fn file_bytes(&self, file: usize, index: usize, chunk: usize) -> u64 {
         match self.files.open[file].get() {
             Some(shard) => shard.len(),
@@ -337,8 +343,8 @@ impl<'a> ArrayRef<'a> {
         self.files.verified[number / 64].fetch_or(1 << (number % 64), Ordering::Relaxed);
     }
 
-    /// The error of a chunk, with what a user needs to find the chunk. Errors that are not about stored data (no memory,
-    /// a dataset that was replaced) stay as they are.
+    /// The error of a chunk, with what a user needs to find the chunk. Errors that are not about
+    /// stored data (no memory, a dataset that was replaced) stay as they are.
     pub(crate) fn in_chunk(&self, index: usize, chunk: usize, error: Error) -> Error {
         if error.kind() != ErrorKind::Damaged {
             return error;

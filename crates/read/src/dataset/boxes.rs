@@ -31,8 +31,8 @@ struct Line {
 }
 
 impl Boxes {
-    /// Reads the boxes of a dataset. `None` if no sample has any: no column `boxes`, or one that holds other things than
-    /// lists of `[left, top, right, bottom]`.
+    /// Reads the boxes of a dataset. `None` if no sample has any: no column `boxes`, or one that
+    /// holds other things than lists of `[left, top, right, bottom]`.
     ///
     /// # Errors
     /// If samples cannot be read, or labels do not belong to their boxes.
@@ -129,7 +129,8 @@ impl Boxes {
         }
     }
 
-    /// The boxes of a sample: left, top, right and bottom, in pixels from the outer corner of the cube's first pixel.
+    /// The boxes of a sample: left, top, right and bottom, in pixels from the outer corner of the
+    /// cube's first pixel.
     pub fn of_sample(&self, sample: usize) -> impl ExactSizeIterator<Item = [f64; 4]> {
         self.edges[self.numbers(sample)].iter().copied()
     }
@@ -142,7 +143,8 @@ impl Boxes {
         self.of_sample(sample).map(cut).collect()
     }
 
-    /// Those of all boxes of a sample of which enough is visible, with their positions among those of all samples.
+    /// Those of all boxes of a sample of which enough is visible, with their positions among those
+    /// of all samples.
     pub(crate) fn visible(
         &self,
         sample: usize,
@@ -154,16 +156,16 @@ impl Boxes {
         numbered.filter(|(_, object)| is_left(object)).collect()
     }
 
-    /// The boxes of which at least the share `min_visible` is in a window of a sample, as [`DeviceBatch::boxes`] gives them
-    /// without augmentations.
+    /// The boxes of which at least the share `min_visible` is in a window of a sample, as
+    /// [`DeviceBatch::boxes`] gives them without augmentations.
     ///
     /// [`DeviceBatch::boxes`]: crate::DeviceBatch::boxes
     pub fn cut(&self, sample: usize, window: Window, min_visible: f64) -> Vec<(usize, ObjectBox)> {
         self.visible(sample, self.in_window(sample, window), min_visible)
     }
 
-    /// The class of every box of all samples: its position among [`names`](Self::names), or the stored number if there are
-    /// no names. -1 without a label.
+    /// The class of every box of all samples: its position among [`names`](Self::names), or the
+    /// stored number if there are no names. -1 without a label.
     pub fn classes(&self) -> &[i64] {
         &self.classes
     }

@@ -1,8 +1,10 @@
-//! Images that are stored as integers: the form in which they are delivered, and the loop that converts them.
+//! Images that are stored as integers: the form in which they are delivered, and the loop that
+//! converts them.
 //!
-//! A physical value is number × `scale_factor` + `add_offset`; a number that marks a missing value becomes NaN. float16 values
-//! are computed in single precision, with one rounding of the sum, and rounded to the nearest float16. float32 values are computed in
-//! double precision and rounded once.
+//! A physical value is number × `scale_factor` + `add_offset`; a number that marks a missing value
+//! becomes NaN. float16 values are computed in single precision, with one rounding of the sum, and
+//! rounded to the nearest float16. float32 values are computed in double precision and rounded
+//! once.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -14,8 +16,8 @@ use hsipack_store::{codec, memory};
 use crate::Result;
 use crate::device::decode::Floats;
 
-/// The form in which images are delivered that are stored as integers of 8 or 16 bits. Images of other types are delivered as they
-/// are stored.
+/// The form in which images are delivered that are stored as integers of 8 or 16 bits. Images of
+/// other types are delivered as they are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Integers {
     /// The stored integers.
@@ -58,7 +60,8 @@ pub struct Conversion {
     scaling: Scaling,
 }
 
-/// Numbers that are converted together, in vector registers. The loops are fastest if they are unrolled this far.
+/// Numbers that are converted together, in vector registers. The loops are fastest if they are
+/// unrolled this far.
 const LANES: usize = 64;
 
 impl Conversion {
@@ -103,8 +106,9 @@ impl Conversion {
         Ok(())
     }
 
-    /// Fills `out` with the values of a chunk without its checksum. They are converted block by block, while a block is in the
-    /// processor's cache, if the codec allows that. `integers` is working memory.
+    /// Fills `out` with the values of a chunk without its checksum. They are converted block by
+    /// block, while a block is in the processor's cache, if the codec allows that. `integers` is
+    /// working memory.
     ///
     /// # Errors
     /// If the chunk is damaged, or there is no memory for the integers.
@@ -182,8 +186,8 @@ impl Conversion {
         self.convert(first.iter().zip(second), last, out, numbers, may_miss);
     }
 
-    /// Converts numbers that `numbers` makes of `all`, and as many of `last` as `out` has a place for. `may_miss` says whether
-    /// numbers may mark missing values.
+    /// Converts numbers that `numbers` makes of `all`, and as many of `last` as `out` has a place
+    /// for. `may_miss` says whether numbers may mark missing values.
     fn convert<B: Copy, T: Integer>(
         &self,
         all: impl IntoIterator<Item = B>,
@@ -235,7 +239,8 @@ impl Conversion {
     }
 }
 
-/// Fills `out` with the values that `convert` makes of `all`, and as many of `last` as it has a place for.
+/// Fills `out` with the values that `convert` makes of `all`, and as many of `last` as it has a
+/// place for.
 #[inline(always)]
 fn convert<B, const BYTES: usize>(
     all: impl IntoIterator<Item = B>,

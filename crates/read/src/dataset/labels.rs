@@ -7,8 +7,8 @@ use hsipack_format::Samples;
 use hsipack_format::samples::Keys;
 use serde_json::Value;
 
-/// Splits, groups and labels, numbered. Nothing is kept per sample: the numbers of a sample are looked up in the list of
-/// samples.
+/// Splits, groups and labels, numbered. Nothing is kept per sample: the numbers of a sample are
+/// looked up in the list of samples.
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
     splits: Vec<String>,
@@ -61,14 +61,14 @@ impl Labels {
         &self.groups
     }
 
-    /// The different labels and their counts: numbers before texts, both ascending. The number of a class is its place
-    /// here.
+    /// The different labels and their counts: numbers before texts, both ascending. The number of a
+    /// class is its place here.
     pub fn classes(&self) -> &[ClassCount] {
         &self.classes
     }
 
-    /// A class whose number was another one when there were only the first `samples` samples: its number now, and the one
-    /// then.
+    /// A class whose number was another one when there were only the first `samples` samples: its
+    /// number now, and the one then.
     pub(crate) fn renumbered(&self, samples: usize) -> Option<(u32, u32)> {
         let then: BTreeSet<u32> = (0..samples).filter_map(|sample| self.class_of(sample)).collect();
         // Both numberings are in the same order.
@@ -88,7 +88,8 @@ impl Labels {
     }
 }
 
-/// The different keys of samples, sorted by what `look` returns for them, and the place of each among the sorted ones.
+/// The different keys of samples, sorted by what `look` returns for them, and the place of each
+/// among the sorted ones.
 fn number<'a, K, L: Ord>(keys: &'a Keys<K>, look: impl Fn(&'a K) -> L) -> (Vec<L>, Vec<u32>) {
     let mut sorted: BTreeMap<L, Vec<usize>> = BTreeMap::new();
     for (number, key) in keys.different().iter().enumerate() {

@@ -14,8 +14,8 @@ use crate::store::StoredFile;
 use crate::{Error, Result};
 
 impl Dataset {
-    /// Rows × columns of some bands (all if `None`) of a sample's cube, decoded directly into a new array: (rows,
-    /// columns, bands), as stored. The bands come in the order given.
+    /// Rows × columns of some bands (all if `None`) of a sample's cube, decoded directly into a new
+    /// array: (rows, columns, bands), as stored. The bands come in the order given.
     ///
     /// # Errors
     /// As [`read_image`](Self::read_image), and if there is not enough memory.
@@ -50,7 +50,8 @@ impl Dataset {
         self.load(array, sample, &rows, &columns, None)
     }
 
-    /// Rows × columns of a target of a sample, as stored: (rows, columns), or with channels (rows, columns, channels).
+    /// Rows × columns of a target of a sample, as stored: (rows, columns), or with channels (rows,
+    /// columns, channels).
     ///
     /// # Errors
     /// As [`load_mask`](Self::load_mask).
@@ -66,11 +67,12 @@ impl Dataset {
         self.load(array, sample, &rows, &columns, channels)
     }
 
-    /// The further image of a sample for rows × columns of its cube, as stored: (rows, columns, bands). If it has another
-    /// resolution, so have these rows and columns.
+    /// The further image of a sample for rows × columns of its cube, as stored: (rows, columns,
+    /// bands). If it has another resolution, so have these rows and columns.
     ///
     /// # Errors
-    /// As [`load_mask`](Self::load_mask), and if it is coarser and the rows or columns do not begin and end with its pixels.
+    /// As [`load_mask`](Self::load_mask), and if it is coarser and the rows or columns do not begin
+    /// and end with its pixels.
     pub fn load_further(
         &self,
         sample: usize,
@@ -118,7 +120,8 @@ fn not_aligned(axis: &str, range: &Range<usize>, name: &str, ratio: Ratio) -> Er
 /// Reads bytes of a file directly into a new array in host memory.
 ///
 /// # Errors
-/// If the number of bytes does not match the shape, they cannot be read, or there is not enough memory for them.
+/// If the number of bytes does not match the shape, they cannot be read, or there is not enough
+/// memory for them.
 pub fn read_array(
     file: &dyn StoredFile,
     span: Range<u64>,
@@ -143,7 +146,8 @@ fn bytes_of(shape: &[usize], element: ElementType) -> usize {
     shape.iter().fold(element.size(), |bytes, length| bytes.saturating_mul(*length))
 }
 
-/// The shape of a window's array. If the window does not fit, only the part that does, since reading it is refused.
+/// The shape of a window's array. If the window does not fit, only the part that does, since
+/// reading it is refused.
 fn room(
     array: ArrayRef<'_>,
     rows: &Range<usize>,

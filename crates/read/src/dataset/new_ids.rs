@@ -54,11 +54,12 @@ impl IdTable {
 }
 
 impl Dataset {
-    /// The new id of every id that a mask can hold, from 0, in each of these stacks, in their order.
+    /// The new id of every id that a mask can hold, from 0, in each of these stacks, in their
+    /// order.
     ///
     /// # Errors
-    /// If a stack has no such mask, or the mask holds no class ids; if no stack has a class of that name; if a class is
-    /// given two new ids; if the mask's type cannot hold an id.
+    /// If a stack has no such mask, or the mask holds no class ids; if no stack has a class of that
+    /// name; if a class is given two new ids; if the mask's type cannot hold an id.
     pub fn new_ids(&self, stacks: &[usize], new: &NewIds) -> Result<Vec<Vec<u16>>> {
         Ok(self.id_tables(stacks, new)?.into_iter().map(|table| table.0).collect())
     }
@@ -66,8 +67,8 @@ impl Dataset {
     /// The tables of a mask's new ids, one for each of these stacks, in their order.
     ///
     /// # Errors
-    /// If a stack has no such mask, or the mask holds no class ids; if no stack has a class of that name; if a class is
-    /// given two new ids; if the mask's type cannot hold an id.
+    /// If a stack has no such mask, or the mask holds no class ids; if no stack has a class of that
+    /// name; if a class is given two new ids; if the mask's type cannot hold an id.
     pub(crate) fn id_tables(&self, stacks: &[usize], new: &NewIds) -> Result<Vec<IdTable>> {
         for (class, _) in &new.classes {
             let Class::Name(name) = class else { continue };
@@ -152,7 +153,8 @@ impl Dataset {
         Ok(IdTable(table))
     }
 
-    /// Names of the classes of a stack's mask, by class id. Empty if they are not known, or there is no such mask.
+    /// Names of the classes of a stack's mask, by class id. Empty if they are not known, or there
+    /// is no such mask.
     pub fn class_names(&self, stack: usize, mask: &str) -> Vec<String> {
         let mask = self.stacks().get(stack).and_then(|stack| stack.mask(mask));
         mask.and_then(|mask| mask.meta().mask_meaning().class_names).unwrap_or_default()

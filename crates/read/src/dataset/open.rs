@@ -26,9 +26,9 @@ use crate::store::{Store, StoreKind, Traffic};
 pub enum Verify {
     /// Whenever a chunk is decoded.
     Always,
-    /// The first time a process decodes a chunk. If the chunk changes on the disk after that (a failing disk, a file
-    /// overwritten in place), the changed values are delivered. In datasets on servers, whenever a chunk is decoded:
-    /// every transfer can damage it.
+    /// The first time a process decodes a chunk. If the chunk changes on the disk after that (a
+    /// failing disk, a file overwritten in place), the changed values are delivered. In datasets on
+    /// servers, whenever a chunk is decoded: every transfer can damage it.
     #[default]
     Once,
     /// Never. Damaged values may then be delivered as if they were correct.
@@ -48,18 +48,21 @@ pub struct OpenOptions {
     pub store: Option<Arc<dyn Store>>,
     /// When checksums are compared.
     pub verify: Verify,
-    /// A fingerprint that the dataset has or had: only the samples that it had then are opened. It is an error if the
-    /// dataset never had this fingerprint. The statistics are still those of all samples.
+    /// A fingerprint that the dataset has or had: only the samples that it had then are opened. It
+    /// is an error if the dataset never had this fingerprint. The statistics are still those of all
+    /// samples.
     pub as_of: Option<String>,
     /// A cache on the local disk, for a dataset on a server. Files on this machine are not copied.
     pub local_cache: Option<LocalCache>,
 }
 
-/// An open packed dataset. Cloning it is cheap and shares everything. All methods may be called from many threads.
+/// An open packed dataset. Cloning it is cheap and shares everything. All methods may be called
+/// from many threads.
 ///
-/// Values come as stored: `float16` (or `float32` if packed so), little-endian, (row, column, band). Physical
-/// values are stored values × [`scale_factor`](Self::scale_factor) + [`add_offset`](Self::add_offset). Images that are
-/// stored as integers come as physical values of `float16`, with scale factor 1 and offset 0, or in another form
+/// Values come as stored: `float16` (or `float32` if packed so), little-endian, (row, column,
+/// band). Physical values are stored values × [`scale_factor`](Self::scale_factor) +
+/// [`add_offset`](Self::add_offset). Images that are stored as integers come as physical values of
+/// `float16`, with scale factor 1 and offset 0, or in another form
 /// ([`with_integers`](Self::with_integers)).
 #[derive(Clone, Debug)]
 pub struct Dataset {
@@ -89,12 +92,13 @@ impl Dataset {
         Self::open_with(path, OpenOptions::default())
     }
 
-    /// Opens the dataset at `path`, which may be a URL: `s3://`, `gs://`, `az://`, `hf://`, `http://` or `https://`. The
-    /// program may change its working directory afterwards.
+    /// Opens the dataset at `path`, which may be a URL: `s3://`, `gs://`, `az://`, `hf://`,
+    /// `http://` or `https://`. The program may change its working directory afterwards.
     ///
     /// # Errors
-    /// If it is not a packed dataset; if it has a newer layout; if its metadata do not match `SHA256SUMS` or each other;
-    /// if it never had the fingerprint asked for. Stores of this layout that another library wrote need no `SHA256SUMS`.
+    /// If it is not a packed dataset; if it has a newer layout; if its metadata do not match
+    /// `SHA256SUMS` or each other; if it never had the fingerprint asked for. Stores of this layout
+    /// that another library wrote need no `SHA256SUMS`.
     pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         let path = &paths::absolute(path.as_ref())?;
         let as_of = options.as_of.as_deref();
@@ -153,7 +157,8 @@ impl Dataset {
         self.integers
     }
 
-    /// Whether images of a stack are stored as integers, and are converted before they are delivered.
+    /// Whether images of a stack are stored as integers, and are converted before they are
+    /// delivered.
     pub fn converts(&self, stack: usize) -> bool {
         stack < self.stacks().len() && self.image(stack).conversion().is_some()
     }
@@ -163,14 +168,15 @@ impl Dataset {
         (stack < self.stacks().len()).then(|| self.image(stack).dtype())
     }
 
-    /// Whether float16 holds the values of a stack, as far as its statistics say: none becomes infinite, and not all of them lose
-    /// digits.
+    /// Whether float16 holds the values of a stack, as far as its statistics say: none becomes
+    /// infinite, and not all of them lose digits.
     pub fn fits_float16(&self, stack: usize) -> bool {
         is_in_float16(self.greatest(stack, None, Scaling::NONE))
     }
 
-    /// The greatest absolute value of some bands of a stack (`None`: all), scaled after it was delivered, as far as the statistics
-    /// say; otherwise 0. Infinite values are left out: they are infinite in any type.
+    /// The greatest absolute value of some bands of a stack (`None`: all), scaled after it was
+    /// delivered, as far as the statistics say; otherwise 0. Infinite values are left out: they are
+    /// infinite in any type.
     pub(crate) fn greatest(&self, stack: usize, bands: Option<&[usize]>, scaling: Scaling) -> f64 {
         let Some(BandStatistics { min, max, .. }) = self.statistics(stack) else { return 0.0 };
         let is_read = |band: &usize| bands.is_none_or(|bands| bands.contains(band));
@@ -208,7 +214,8 @@ impl Dataset {
         self.inner.packed.samples().len()
     }
 
-    /// Bytes of all decoded chunks, of images, masks and companions: the most that a cache of decoded chunks can take.
+    /// Bytes of all decoded chunks, of images, masks and companions: the most that a cache of
+    /// decoded chunks can take.
     pub fn decoded_bytes(&self) -> u64 {
         let arrays = self.stacks().iter().flat_map(hsipack_store::Stack::arrays);
         let bytes = |array: &ChunkArray| {
@@ -277,8 +284,8 @@ impl Dataset {
         Some(self.delivered(stack, statistics))
     }
 
-    /// Per-band statistics of a stack's values, as they are delivered, for each split, in the order of the splits' names, if
-    /// they are recorded.
+    /// Per-band statistics of a stack's values, as they are delivered, for each split, in the order
+    /// of the splits' names, if they are recorded.
     pub fn split_statistics(&self, stack: usize) -> Vec<(String, BandStatistics)> {
         let Some(image) = self.stacks().get(stack).map(|stack| &stack.image) else {
             return Vec::new();
@@ -292,14 +299,15 @@ impl Dataset {
         self.stacks().get(stack)?.image.meta().band_notes().good_bands
     }
 
-    /// Names of the boolean layers that a stack's mask packs into its bits, bit 0 first. Empty if the mask holds class
-    /// ids, or there is no such mask.
+    /// Names of the boolean layers that a stack's mask packs into its bits, bit 0 first. Empty if
+    /// the mask holds class ids, or there is no such mask.
     pub fn mask_layers(&self, stack: usize, mask: &str) -> Vec<String> {
         let mask = self.stacks().get(stack).and_then(|stack| stack.mask(mask));
         mask.map_or(Vec::new(), |mask| mask.meta().mask_meaning().layers)
     }
 
-    /// The offset of a stack: physical values are delivered values × [`scale_factor`](Self::scale_factor) + this.
+    /// The offset of a stack: physical values are delivered values ×
+    /// [`scale_factor`](Self::scale_factor) + this.
     pub fn add_offset(&self, stack: usize) -> f64 {
         self.scaling(stack).offset
     }
@@ -314,13 +322,14 @@ impl Dataset {
         self.inner.packed.is_past()
     }
 
-    /// The number of samples that the dataset had when its fingerprint was this one; `None` if it never had it.
+    /// The number of samples that the dataset had when its fingerprint was this one; `None` if it
+    /// never had it.
     pub fn samples_at(&self, fingerprint: &str) -> Option<usize> {
         self.inner.packed.samples_at(fingerprint)
     }
 
-    /// Checks that the path still holds this dataset. Samples that were appended since do not matter: this dataset keeps
-    /// its own samples.
+    /// Checks that the path still holds this dataset. Samples that were appended since do not
+    /// matter: this dataset keeps its own samples.
     ///
     /// # Errors
     /// If the dataset was replaced by another one, or removed, since it was opened.

@@ -8,12 +8,12 @@ use crate::Result;
 use crate::plan::{LabelledPixels, Patches, Windows};
 
 impl Dataset {
-    /// Windows around the pixels of these samples that the mask labels, in the order of the samples. If
-    /// [`Patches::per_class`] limits their number, `seed` decides which are taken.
+    /// Windows around the pixels of these samples that the mask labels, in the order of the
+    /// samples. If [`Patches::per_class`] limits their number, `seed` decides which are taken.
     ///
     /// # Errors
-    /// If a stack has no such mask; if the mask cannot be read, is damaged, or holds boolean layers instead of class
-    /// ids; if no pixel is left, or there are more than 2^32.
+    /// If a stack has no such mask; if the mask cannot be read, is damaged, or holds boolean layers
+    /// instead of class ids; if no pixel is left, or there are more than 2^32.
     pub fn windows_around_labels(
         &self,
         samples: &[usize],

@@ -24,12 +24,13 @@ pub struct ClassPixels {
 }
 
 impl Dataset {
-    /// Counts the pixels of every class that a mask has in these samples, or of every layer if the mask has boolean
-    /// layers. The result is ascending by id. Every chunk is read once, by `threads` threads.
+    /// Counts the pixels of every class that a mask has in these samples, or of every layer if the
+    /// mask has boolean layers. The result is ascending by id. Every chunk is read once, by
+    /// `threads` threads.
     ///
     /// # Errors
-    /// If a sample's stack has no such mask, or its layers differ from those of another stack; if the mask cannot be read
-    /// or is damaged; if new ids are given for a mask that holds no ids.
+    /// If a sample's stack has no such mask, or its layers differ from those of another stack; if
+    /// the mask cannot be read or is damaged; if new ids are given for a mask that holds no ids.
     pub fn class_pixels(
         &self,
         samples: &[usize],

@@ -31,17 +31,20 @@ fn start([first, last]: [u32; 2], size: u32) -> i32 {
     (first + last).div_ceil(2) as i32 - (size / 2) as i32
 }
 
-/// Whether `first` to `last` are more rows or columns than a window of `size` has. If not, all of them lie in the window.
+/// Whether `first` to `last` are more rows or columns than a window of `size` has. If not, all of
+/// them lie in the window.
 fn longer([first, last]: [u32; 2], size: u32) -> bool {
     last - first >= size
 }
 
 impl Dataset {
-    /// One window for each region that the mask has in these samples, in the order of the samples, ascending by id.
+    /// One window for each region that the mask has in these samples, in the order of the samples,
+    /// ascending by id.
     ///
     /// # Errors
-    /// If a stack has no such mask, or lacks the mask for the labels; if one of them cannot be read, is damaged, or holds
-    /// boolean layers; if no region is left, or there are more than 2^32.
+    /// If a stack has no such mask, or lacks the mask for the labels; if one of them cannot be
+    /// read, is damaged, or holds boolean layers; if no region is left, or there are more than
+    /// 2^32.
     pub fn windows_of_regions(
         &self,
         samples: &[usize],
@@ -100,7 +103,8 @@ impl Dataset {
     }
 }
 
-/// The most frequent label of every region, not counting 0. If several are equally frequent, the smallest.
+/// The most frequent label of every region, not counting 0. If several are equally frequent, the
+/// smallest.
 fn votes(ids: &[u32], labels: &[u32]) -> HashMap<u32, u32> {
     let mut counts: HashMap<(u32, u32), usize> = HashMap::new();
     for (id, label) in ids.iter().zip(labels).filter(|(_, label)| **label != 0) {

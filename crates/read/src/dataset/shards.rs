@@ -1,4 +1,5 @@
-//! Opens the shards of a dataset on a server, many at the same time: one by one, each would cost a round trip.
+//! Opens the shards of a dataset on a server, many at the same time: one by one, each would cost a
+//! round trip.
 
 use std::sync::OnceLock;
 
@@ -11,11 +12,13 @@ use crate::Result;
 
 /// How many shards are opened at the same time.
 const OPENING_THREADS: usize = 32;
-/// If there are more shards than this, each is opened when it is needed, because the indices take time and memory, too.
+/// If there are more shards than this, each is opened when it is needed, because the indices take
+/// time and memory, too.
 const MAX_EAGER_SHARDS: usize = 2048;
 
 impl Dataset {
-    /// Opens all shards, if there are not too many, and begins to check that all were read from the same dataset.
+    /// Opens all shards, if there are not too many, and begins to check that all were read from the
+    /// same dataset.
     pub(super) fn open_shards(&self) -> Result<()> {
         let shards: Vec<(ArrayRef<'_>, usize)> = self
             .all_arrays()
@@ -30,7 +33,8 @@ impl Dataset {
         self.folder().read_unsettled(|| pool.in_turn(shards.iter(), || (), open)).map(drop)
     }
 
-    /// Bytes of all open shards. For a dataset on a server these are all shards, if there are not too many.
+    /// Bytes of all open shards. For a dataset on a server these are all shards, if there are not
+    /// too many.
     pub fn open_bytes(&self) -> u64 {
         self.all_arrays()
             .flat_map(|array| array.files.open.iter())

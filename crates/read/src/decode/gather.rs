@@ -1,8 +1,8 @@
 //! Copies windows out of decoded chunks in memory, in a separate loop.
 //!
-//! Training on spectra or small patches reads millions of windows per second. For each of them, the lookups in
-//! [`Decoder::rows`] take longer than the copy. And with so much code between two copies, the processor cannot wait for
-//! several places of memory at once.
+//! Training on spectra or small patches reads millions of windows per second. For each of them, the
+//! lookups in [`Decoder::rows`] take longer than the copy. And with so much code between two
+//! copies, the processor cannot wait for several places of memory at once.
 
 use hsipack_format::Grid;
 use hsipack_store::rows::{Values, WindowCopy};
@@ -21,7 +21,8 @@ enum Kept<'a> {
     ShuffleBuffer(&'a ShuffleBuffer),
 }
 
-/// The band groups of the chunks from which windows are copied, found once for all windows of a grid.
+/// The band groups of the chunks from which windows are copied, found once for all windows of a
+/// grid.
 #[derive(Debug, Default)]
 pub(crate) struct GroupsOfGrid {
     grid: Option<Grid>,
@@ -56,7 +57,8 @@ pub(crate) struct Gather<'a> {
     first: usize,
     rows: usize,
     columns: usize,
-    /// Rows and columns of a chunk, as 32-bit numbers because processors divide these in half the time.
+    /// Rows and columns of a chunk, as 32-bit numbers because processors divide these in half the
+    /// time.
     tile: (u32, u32),
     across: usize,
     /// Bytes of a pixel of a window, as they are stored.
@@ -107,7 +109,8 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Where a window lies: the number of the first chunk with its pixels, and its first row and column in this chunk.
+/// Where a window lies: the number of the first chunk with its pixels, and its first row and column
+/// in this chunk.
 struct Location {
     chunk: usize,
     row: usize,
@@ -115,8 +118,9 @@ struct Location {
 }
 
 impl Gather<'_> {
-    /// Copies windows into `out`, one after another. Stops at the first window whose pixels do not lie in a single chunk of
-    /// each band group, or whose chunks are not in memory. Returns how many windows it copied.
+    /// Copies windows into `out`, one after another. Stops at the first window whose pixels do not
+    /// lie in a single chunk of each band group, or whose chunks are not in memory. Returns how
+    /// many windows it copied.
     pub(crate) fn copy(
         &self,
         windows: impl Iterator<Item = Window>,
@@ -181,8 +185,8 @@ impl Gather<'_> {
         })
     }
 
-    /// Copies some bands of a window, or bands from several chunks. `None` if a chunk is not in memory, or there is no memory for
-    /// `integers`.
+    /// Copies some bands of a window, or bands from several chunks. `None` if a chunk is not in
+    /// memory, or there is no memory for `integers`.
     fn some_bands(
         &self,
         bands: &SomeBands<'_>,

@@ -1,7 +1,7 @@
 //! Decodes stored chunks into rows of a batch.
 //!
-//! `hsipack_store::rows` decides which chunk goes where. Here the chunks are taken from the cache or the store, and the
-//! work is measured.
+//! `hsipack_store::rows` decides which chunk goes where. Here the chunks are taken from the cache
+//! or the store, and the work is measured.
 
 mod gather;
 mod padded;
@@ -70,7 +70,8 @@ pub(crate) struct Meter {
     pub stored_bytes: u64,
     /// Chunks that came from the cache.
     pub cached_chunks: u64,
-    /// Time in the store: reading, or waiting for the disk. Page faults of memory maps count as decoding.
+    /// Time in the store: reading, or waiting for the disk. Page faults of memory maps count as
+    /// decoding.
     pub read: Duration,
 }
 
@@ -117,8 +118,8 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Makes the store read the window's chunks ahead while the first one, which is needed at once, is decoded. Errors
-    /// are ignored here, because reading the chunks reports them.
+    /// Makes the store read the window's chunks ahead while the first one, which is needed at once,
+    /// is decoded. Errors are ignored here, because reading the chunks reports them.
     fn ask_ahead(&self, array: ArrayRef<'_>, index: usize, window: Window) {
         let (grid, columns, bands) = (array.grid(), window.column_range(), self.needed_of(array));
         let rows = grid.chunk_rows(&window.row_range());
@@ -150,7 +151,8 @@ impl Decoder<'_> {
         self.needed.filter(|_| array.array == 0).or(self.bands_of(array))
     }
 
-    /// Reads the rows of a window that lie in chunk row `down` of the cube at `index` into `out`, which it fills.
+    /// Reads the rows of a window that lie in chunk row `down` of the cube at `index` into `out`,
+    /// which it fills.
     pub(crate) fn rows(
         &self,
         array: ArrayRef<'_>,
@@ -208,7 +210,8 @@ impl Decoder<'_> {
         self.chunk(array, index, chunk, array.conversion().as_ref(), out, scratch)
     }
 
-    /// Decodes a whole chunk into `out`, which it fills with converted values if there is a conversion.
+    /// Decodes a whole chunk into `out`, which it fills with converted values if there is a
+    /// conversion.
     fn chunk(
         &self,
         array: ArrayRef<'_>,
@@ -281,7 +284,8 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Calls `take` with the frame of a chunk, which has so many bytes, without its checksum. That is compared if it is due.
+    /// Calls `take` with the frame of a chunk, which has so many bytes, without its checksum. That
+    /// is compared if it is due.
     ///
     /// # Errors
     /// If the chunk cannot be read, its checksum differs, or its frame has another length.
@@ -343,7 +347,8 @@ impl Decoder<'_> {
         })
     }
 
-    /// Decodes a whole chunk from the store into `out`, which it fills with converted values if there is a conversion.
+    /// Decodes a whole chunk from the store into `out`, which it fills with converted values if
+    /// there is a conversion.
     fn load(
         &self,
         array: ArrayRef<'_>,
@@ -424,7 +429,8 @@ impl Chunks for CubeChunks<'_, '_> {
     }
 }
 
-/// Decodes a chunk, and converts its values if there is a conversion. Errors name the sample, the shard and the chunk.
+/// Decodes a chunk, and converts its values if there is a conversion. Errors name the sample, the
+/// shard and the chunk.
 fn decode(
     array: ArrayRef<'_>,
     index: usize,
@@ -442,8 +448,8 @@ fn decode(
     decoded.map_err(|error| array.in_chunk(index, chunk, error))
 }
 
-/// Whether a sample with this error may be skipped instead of ending the epoch: only if the sample's data are damaged,
-/// not if the machine fails.
+/// Whether a sample with this error may be skipped instead of ending the epoch: only if the
+/// sample's data are damaged, not if the machine fails.
 pub(crate) fn is_damage(error: &Error) -> bool {
     error.kind() == ErrorKind::Damaged
 }

@@ -48,7 +48,8 @@ struct Axis {
 }
 
 impl Axis {
-    /// For each coordinate of the window, the pixel of the cube; `None` if it is padded with a value.
+    /// For each coordinate of the window, the pixel of the cube; `None` if it is padded with a
+    /// value.
     fn pixels(&self) -> impl Iterator<Item = Option<usize>> {
         (self.start..self.start + i64::from(self.size))
             .map(|coordinate| self.pad.pixel(coordinate, self.length, self.ratio))
@@ -62,7 +63,8 @@ impl Axis {
 }
 
 impl Decoder<'_> {
-    /// Reads a window that reaches beyond the edge of the cube at `index` into `out`, which it fills.
+    /// Reads a window that reaches beyond the edge of the cube at `index` into `out`, which it
+    /// fills.
     pub(crate) fn padded(
         &self,
         array: ArrayRef<'_>,
@@ -144,8 +146,8 @@ fn gather_runs(pixels: impl Iterator<Item = Option<usize>>, runs: &mut Vec<Run>)
     }
 }
 
-/// The value beyond the edge as bytes of the array's type, and how many bytes it has. In masks it is 0, in targets
-/// NaN.
+/// The value beyond the edge as bytes of the array's type, and how many bytes it has. In masks it
+/// is 0, in targets NaN.
 pub(crate) fn fill(array: ArrayRef<'_>, pad: Pad) -> ([u8; 8], usize) {
     let value = match pad {
         Pad::Value(value) if array.is_image() => value,

@@ -1,5 +1,6 @@
-//! The interface of a device for the transfer. There are CUDA (`cuda.rs`), a device emulated in host memory
-//! (`emulated.rs`), and the fake device of the tests, which is late and fails on demand (`fake.rs`).
+//! The interface of a device for the transfer. There are CUDA (`cuda.rs`), a device emulated in
+//! host memory (`emulated.rs`), and the fake device of the tests, which is late and fails on demand
+//! (`fake.rs`).
 
 use std::sync::Arc;
 
@@ -14,19 +15,21 @@ use crate::Result;
 pub(super) const LOST_REMEDY: &str =
     "restart the program; the system log (dmesg, Xid) says what happened to the device";
 
-/// A device with a separate stream for copies. Consumers name the streams that they work on. Nothing here waits for a
-/// stream or the device; only [`finish`](Self::finish) waits, for one event.
+/// A device with a separate stream for copies. Consumers name the streams that they work on.
+/// Nothing here waits for a stream or the device; only [`finish`](Self::finish) waits, for one
+/// event.
 pub(super) trait Backend: Send + Sync + 'static {
     /// A point in the work of a stream.
     type Event: Send + Sync;
-    /// Memory of the device. It is freed when it is dropped. By then the device has to be done with it.
+    /// Memory of the device. It is freed when it is dropped. By then the device has to be done with
+    /// it.
     type Memory: DeviceMemory;
 
     /// Where the memory is.
     fn device(&self) -> Device;
 
-    /// The number by which other loaders of this process know the device, so that they can use its memory together. `None` if
-    /// they cannot.
+    /// The number by which other loaders of this process know the device, so that they can use its
+    /// memory together. `None` if they cannot.
     fn number(&self) -> Option<usize>;
 
     /// Bytes of the device's memory that are free.
@@ -61,8 +64,8 @@ pub(super) trait Backend: Send + Sync + 'static {
     /// If `to` is shorter than `from`.
     ///
     /// # Safety
-    /// `from` must not move or be written to, and `to` must live, until an event that [`copied`](Self::copied) returns
-    /// afterwards is done. Nobody may use `to` meanwhile.
+    /// `from` must not move or be written to, and `to` must live, until an event that
+    /// [`copied`](Self::copied) returns afterwards is done. Nobody may use `to` meanwhile.
     unsafe fn copy(&self, from: &[u8], to: &Self::Memory) -> Result<()> {
         let room = to.bytes();
         assert!(room >= from.len(), "a batch of {} bytes for a slot of {room}", from.len());
@@ -70,17 +73,20 @@ pub(super) trait Backend: Send + Sync + 'static {
         unsafe { self.queue_copy(from.as_ptr(), to.start(), from.len()) }
     }
 
-    /// Queues a copy of `bytes` bytes from the host's memory at `from` to this device's memory at `to`.
+    /// Queues a copy of `bytes` bytes from the host's memory at `from` to this device's memory at
+    /// `to`.
     ///
     /// # Errors
     /// An error means that nothing was queued.
     ///
     /// # Safety
-    /// `from` and `to` must each have `bytes` bytes, which do not overlap. The bytes at `from` must not move or be
-    /// written to, and those at `to` must live, until an event that [`copied`](Self::copied) returns afterwards is done.
+    /// `from` and `to` must each have `bytes` bytes, which do not overlap. The bytes at `from` must
+    /// not move or be written to, and those at `to` must live, until an event that
+    /// [`copied`](Self::copied) returns afterwards is done.
     unsafe fn queue_copy(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()>;
 
-    /// Records an event after all copies that are queued, and after everything that later ones wait for.
+    /// Records an event after all copies that are queued, and after everything that later ones wait
+    /// for.
     fn copied(&self) -> Result<Self::Event>;
 
     /// Makes the device ready to decode batches. Called before the functions below.
@@ -98,9 +104,9 @@ pub(super) trait Backend: Send + Sync + 'static {
     /// An error means that nothing was queued.
     ///
     /// # Safety
-    /// All of the chunks, and what they refer to, must lie in this device's memory at these places, be there when the
-    /// decoding begins, and stay until an event that [`decoded`](Self::decoded) returns afterwards is done. Nobody may use
-    /// the memory meanwhile.
+    /// All of the chunks, and what they refer to, must lie in this device's memory at these places,
+    /// be there when the decoding begins, and stay until an event that [`decoded`](Self::decoded)
+    /// returns afterwards is done. Nobody may use the memory meanwhile.
     unsafe fn queue_decode(&self, decode: &Decode, at: &DecodePlaces) -> Result<()>;
 
     /// Queues the gathering of windows, after the decodings that are queued.
@@ -112,31 +118,35 @@ pub(super) trait Backend: Send + Sync + 'static {
     /// As for [`queue_decode`](Self::queue_decode).
     unsafe fn queue_gather(&self, gather: &Gather, at: &GatherPlaces) -> Result<()>;
 
-    /// Queues a copy of `bytes` bytes within this device's memory, after the decodings that are queued.
+    /// Queues a copy of `bytes` bytes within this device's memory, after the decodings that are
+    /// queued.
     ///
     /// # Errors
     /// An error means that nothing was queued.
     ///
     /// # Safety
-    /// `from` and `to` must each have `bytes` bytes, which do not overlap, and which must stay, and which nobody else may use,
-    /// until an event that [`decoded`](Self::decoded) returns afterwards is done.
+    /// `from` and `to` must each have `bytes` bytes, which do not overlap, and which must stay, and
+    /// which nobody else may use, until an event that [`decoded`](Self::decoded) returns afterwards
+    /// is done.
     unsafe fn queue_move(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()>;
 
-    /// Queues a copy of `bytes` bytes from this device's memory to the host's, after the decodings that are queued.
+    /// Queues a copy of `bytes` bytes from this device's memory to the host's, after the decodings
+    /// that are queued.
     ///
     /// # Errors
     /// An error means that nothing was queued.
     ///
     /// # Safety
-    /// `from` and `to` must each have `bytes` bytes, which must stay, and which nobody may use, until an event that
-    /// [`decoded`](Self::decoded) returns afterwards is done.
+    /// `from` and `to` must each have `bytes` bytes, which must stay, and which nobody may use,
+    /// until an event that [`decoded`](Self::decoded) returns afterwards is done.
     unsafe fn queue_answers(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()>;
 
-    /// Records an event after all decodings and answers that are queued, and after everything that later ones wait for.
+    /// Records an event after all decodings and answers that are queued, and after everything that
+    /// later ones wait for.
     fn decoded(&self) -> Result<Self::Event>;
 
-    /// Seconds from one event to another, which [`copied`](Self::copied) returned, and which are both done; `None` if the
-    /// device does not say.
+    /// Seconds from one event to another, which [`copied`](Self::copied) returned, and which are
+    /// both done; `None` if the device does not say.
     fn seconds_between(&self, from: &Self::Event, to: &Self::Event) -> Option<f64>;
 
     /// Blocks the calling thread until `event` is done.
@@ -174,7 +184,8 @@ pub(super) struct GatherPlaces {
 /// Memory of a device.
 ///
 /// # Safety
-/// The `bytes()` bytes at `start()` must not move as long as the value lives, even if the value itself moves.
+/// The `bytes()` bytes at `start()` must not move as long as the value lives, even if the value
+/// itself moves.
 pub(super) unsafe trait DeviceMemory: Send + Sync + 'static {
     /// The first byte, as the device addresses it.
     fn start(&self) -> *mut u8;

@@ -16,18 +16,20 @@ use crate::trace::BatchNumber;
 
 /// A batch of samples or crops as tensors of a library, on a device.
 ///
-/// You may take tensors out and keep them as long as you like: nobody writes to memory that a tensor refers to. Tensors
-/// that are kept cost memory, because the loader has to take new memory instead of using theirs again. On a CUDA device,
-/// use tensors on the stream that was current when the batch was asked for. If you use them on another stream, make the
-/// first stream wait for that work before the last tensor over the batch is dropped.
+/// You may take tensors out and keep them as long as you like: nobody writes to memory that a
+/// tensor refers to. Tensors that are kept cost memory, because the loader has to take new memory
+/// instead of using theirs again. On a CUDA device, use tensors on the stream that was current when
+/// the batch was asked for. If you use them on another stream, make the first stream wait for that
+/// work before the last tensor over the batch is dropped.
 pub struct DeviceBatch<L: Library> {
     /// The images: (B, C, H, W), `channels_last` in memory, which is (B, H, W, C).
     pub image: L::Tensor,
-    /// Names and masks: class ids are (B, H, W), boolean layers (B, layers, H, W). Targets and further images follow, as they are
-    /// stored: floats (B, H, W), or (B, channels, H, W) with `channels_last` in memory. Further images may have other rows and
-    /// columns.
+    /// Names and masks: class ids are (B, H, W), boolean layers (B, layers, H, W). Targets and
+    /// further images follow, as they are stored: floats (B, H, W), or (B, channels, H, W) with
+    /// `channels_last` in memory. Further images may have other rows and columns.
     pub masks: Vec<(String, L::Tensor)>,
-    /// For every mixing augmentation of the loader: which samples were mixed with which. Empty if it has none.
+    /// For every mixing augmentation of the loader: which samples were mixed with which. Empty if
+    /// it has none.
     pub mixed: Vec<Mixed>,
     /// The loader's augmentations, and what was drawn for this batch.
     pub(super) drawn: Option<(Arc<Pipeline>, Parameters)>,
@@ -56,7 +58,8 @@ impl<L: Library> DeviceBatch<L> {
         self.info.number
     }
 
-    /// The dataset that the samples are from; that of the first ones if there are several ([`datasets`](Self::datasets)).
+    /// The dataset that the samples are from; that of the first ones if there are several
+    /// ([`datasets`](Self::datasets)).
     pub fn dataset(&self) -> &Dataset {
         &self.info.first().dataset
     }
@@ -66,7 +69,8 @@ impl<L: Library> DeviceBatch<L> {
         self.info.first().dataset_number
     }
 
-    /// The datasets that the samples are from: the number of each among those of the loader, and the places of its samples.
+    /// The datasets that the samples are from: the number of each among those of the loader, and
+    /// the places of its samples.
     pub fn datasets(&self) -> impl ExactSizeIterator<Item = (usize, Range<usize>)> {
         self.info.sources.iter().map(|source| (source.dataset_number, source.places.clone()))
     }
@@ -87,23 +91,25 @@ impl<L: Library> DeviceBatch<L> {
         items.map(|(item, source)| source.dataset.samples().name(item.sample))
     }
 
-    /// The metadata of the samples: names, labels, groups, the user's columns. Each is read from its line of
-    /// `samples.jsonl`, which may fail.
+    /// The metadata of the samples: names, labels, groups, the user's columns. Each is read from
+    /// its line of `samples.jsonl`, which may fail.
     pub fn samples(&self) -> impl ExactSizeIterator<Item = Result<Sample>> {
         let items = self.info.items_with_sources();
         items.map(|(item, source)| source.dataset.samples().get(item.sample))
     }
 
-    /// Numbers of the samples' classes (see [`Labels`](crate::Labels::classes)), if they have labels. For windows around
-    /// labelled pixels: the class ids that the mask has at their centres.
+    /// Numbers of the samples' classes (see [`Labels`](crate::Labels::classes)), if they have
+    /// labels. For windows around labelled pixels: the class ids that the mask has at their
+    /// centres.
     pub fn classes(&self) -> impl ExactSizeIterator<Item = Option<u32>> {
         self.info.items_with_sources().map(|(item, source)| {
             item.label.or_else(|| source.dataset.labels().class_of(item.sample))
         })
     }
 
-    /// The objects in each item, with their boxes as the loader cut and augmented the images: the position of each object
-    /// among `boxes`, and its box. Objects of which a smaller share than `min_visible` is left, or nothing, are left out.
+    /// The objects in each item, with their boxes as the loader cut and augmented the images: the
+    /// position of each object among `boxes`, and its box. Objects of which a smaller share than
+    /// `min_visible` is left, or nothing, are left out.
     ///
     /// # Errors
     /// If the loader's augmentations move no boxes ([`Pipeline::check_boxes`]).
@@ -111,8 +117,8 @@ impl<L: Library> DeviceBatch<L> {
         self.boxes_of(|_| Some(boxes), min_visible)
     }
 
-    /// The same if the samples are of several datasets: `boxes` gets the number of the dataset. Samples of a dataset without
-    /// boxes have no objects.
+    /// The same if the samples are of several datasets: `boxes` gets the number of the dataset.
+    /// Samples of a dataset without boxes have no objects.
     ///
     /// # Errors
     /// As [`boxes`](Self::boxes).
@@ -138,8 +144,8 @@ impl<L: Library> DeviceBatch<L> {
         Ok(visible.collect())
     }
 
-    /// For each item, which of the bands that were read its image has, in their order. `None` if the loader's augmentations
-    /// draw no bands: then it has all of them.
+    /// For each item, which of the bands that were read its image has, in their order. `None` if
+    /// the loader's augmentations draw no bands: then it has all of them.
     ///
     /// # Errors
     /// If a program changed what was drawn.
@@ -168,10 +174,11 @@ impl<L: Library> DeviceBatch<L> {
         self.masks.iter().find(|(mask, _)| mask == name).map(|(_, mask)| mask)
     }
 
-    /// Augments the batch, as determined by its epoch and its samples. The images and masks are replaced. Memory that
-    /// other tensors share is not written to, so tensors of the batch that are kept stay as they are. Returns which
-    /// samples were mixed with which, for every mixing augmentation, and what was drawn. A loader can do the same ahead of
-    /// time: [`PreparedDeviceLoader::augmented`](super::PreparedDeviceLoader::augmented).
+    /// Augments the batch, as determined by its epoch and its samples. The images and masks are
+    /// replaced. Memory that other tensors share is not written to, so tensors of the batch that
+    /// are kept stay as they are. Returns which samples were mixed with which, for every mixing
+    /// augmentation, and what was drawn. A loader can do the same ahead of time:
+    /// [`PreparedDeviceLoader::augmented`](super::PreparedDeviceLoader::augmented).
     ///
     /// ```no_run
     /// use hsipack_read::augment::{Host, Pipeline};

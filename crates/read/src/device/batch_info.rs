@@ -69,12 +69,14 @@ impl BatchInfo {
         self.items.iter().enumerate().map(|(position, item)| (item, self.source_of(position)))
     }
 
-    /// The loader's reader whose augmentations the batch gets. The same ones augment all batches that mix datasets.
+    /// The loader's reader whose augmentations the batch gets. The same ones augment all batches
+    /// that mix datasets.
     pub(super) fn augmented_as(&self) -> usize {
         if self.mixes_items { 0 } else { self.first().reader }
     }
 
-    /// Keys of the samples for augmentations. Samples with the same id in two datasets have different keys.
+    /// Keys of the samples for augmentations. Samples with the same id in two datasets have
+    /// different keys.
     pub(super) fn keys(&self) -> Vec<SampleKey> {
         let key = |(item, source): (&Item, &Source)| {
             let SampleKey { sample, repeat } = SampleKey::from(item);

@@ -33,7 +33,8 @@ pub(super) struct Conversion {
     stacks: BTreeMap<usize, Stack>,
     masks: Vec<Mask>,
     companions: Vec<Companion>,
-    /// Whether values are made physical and standardised before the images are resampled, so that batches have them already.
+    /// Whether values are made physical and standardised before the images are resampled, so that
+    /// batches have them already.
     is_done_before: bool,
 }
 
@@ -106,8 +107,8 @@ impl Conversion {
         Ok(Self { options, stacks, masks, companions, is_done_before })
     }
 
-    /// For images that are resampled to the bands of batches: moves what is computed with the bands of the dataset from here to
-    /// the resampling.
+    /// For images that are resampled to the bands of batches: moves what is computed with the bands
+    /// of the dataset from here to the resampling.
     pub(super) fn move_to(&mut self, fit: &mut BandFit) {
         if !fit.resamples() || self.options.normalization != Normalization::Standardize {
             return;
@@ -178,8 +179,8 @@ impl Conversion {
         stored.chain(companions).chain(valid).collect()
     }
 
-    /// Every stack that is standardised by recorded statistics: its name, and the split that they are of, or `None`
-    /// if they are of all its samples.
+    /// Every stack that is standardised by recorded statistics: its name, and the split that they
+    /// are of, or `None` if they are of all its samples.
     pub(super) fn standardized_by(&self) -> Vec<(String, Option<String>)> {
         if self.options.normalization != Normalization::Standardize {
             return Vec::new();
@@ -223,8 +224,8 @@ impl Conversion {
             && self.masks.iter().all(|mask| mask.conversion.is_nothing())
     }
 
-    /// Makes the image, the masks and the companions of a batch from `memory`, the bytes of its slot. `conversions` are those of
-    /// all readers of the loader.
+    /// Makes the image, the masks and the companions of a batch from `memory`, the bytes of its
+    /// slot. `conversions` are those of all readers of the loader.
     pub(super) fn make<L: Library>(
         conversions: &[Arc<Self>],
         library: &L,
@@ -387,8 +388,8 @@ impl Stack {
     /// Checks the type of images.
     ///
     /// # Errors
-    /// If they cannot have it; if they are integers and something is to be computed with them; if they are physical values of
-    /// integers that do not fit float16.
+    /// If they cannot have it; if they are integers and something is to be computed with them; if
+    /// they are physical values of integers that do not fit float16.
     fn check_type(&self, member: &Member, options: &DeviceOptions) -> Result<()> {
         let refuse = |what: String, remedy: String| {
             Err(Error::conflict(what).at(member.dataset.path()).with_remedy(remedy))
@@ -474,7 +475,8 @@ fn good_bands(member: &Member, number: usize) -> Vec<bool> {
     good
 }
 
-/// The statistics that a stack is standardised by, and their split; `None` if they are of all samples.
+/// The statistics that a stack is standardised by, and their split; `None` if they are of all
+/// samples.
 fn statistics(member: &Member, number: usize) -> Result<(Option<String>, BandStatistics)> {
     let dataset = &member.dataset;
     let mut splits = dataset.split_statistics(number).into_iter();
@@ -561,8 +563,8 @@ fn least(stored: ElementType) -> ElementType {
     }
 }
 
-/// Whether `element` can hold all values of `dtype`. Signed and unsigned 64-bit types count as equal: no id is that
-/// large.
+/// Whether `element` can hold all values of `dtype`. Signed and unsigned 64-bit types count as
+/// equal: no id is that large.
 fn holds(element: ElementType, dtype: DType) -> bool {
     let stored = ElementType::from(dtype);
     if matches!(stored, ElementType::I64 | ElementType::U64) {

@@ -74,7 +74,8 @@ impl Cuda {
         Arc::new(Locker(self.context.clone()))
     }
 
-    /// Records an event on a stream. `flags` are more flags for the event, which blocks the thread that waits for it.
+    /// Records an event on a stream. `flags` are more flags for the event, which blocks the thread
+    /// that waits for it.
     fn event(&self, stream: CUstream, flags: u32) -> Result<Event> {
         let mut event = ptr::null_mut();
         let flags = flags | sys::CUevent_flags_enum::CU_EVENT_BLOCKING_SYNC as u32;
@@ -297,8 +298,9 @@ impl PageLocker for Locker {
 /// Registers parts of memory maps of files with a device, as read-only.
 struct MapLocker(Arc<Context>);
 
-/// Parts of maps that are registered in this process, by address: loaders of one dataset (such as those for training and validation) use the
-/// same maps, and the driver registers memory only once, for all devices.
+/// Parts of maps that are registered in this process, by address: loaders of one dataset (such as
+/// those for training and validation) use the same maps, and the driver registers memory only once,
+/// for all devices.
 static MAPS: Mutex<BTreeMap<usize, Registered>> = Mutex::new(BTreeMap::new());
 
 struct Registered {

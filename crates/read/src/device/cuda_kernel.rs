@@ -1,5 +1,5 @@
-//! The kernels that decode chunks and gather windows, loaded by the CUDA driver, once for each device. The driver compiles them
-//! for its GPU, and keeps what it compiled for other processes.
+//! The kernels that decode chunks and gather windows, loaded by the CUDA driver, once for each
+//! device. The driver compiles them for its GPU, and keeps what it compiled for other processes.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_uint, c_void};
@@ -127,11 +127,12 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Queues the kernel with so many blocks of threads. The driver copies the values at `arguments` during the call.
+    /// Queues the kernel with so many blocks of threads. The driver copies the values at
+    /// `arguments` during the call.
     ///
     /// # Safety
-    /// `arguments` must be the addresses of the kernel's parameters, and the memory that these name must stay until the kernel
-    /// is done.
+    /// `arguments` must be the addresses of the kernel's parameters, and the memory that these name
+    /// must stay until the kernel is done.
     unsafe fn launch<const COUNT: usize>(
         &self,
         blocks: u32,

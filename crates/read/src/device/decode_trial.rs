@@ -1,4 +1,5 @@
-//! Frames in the memory of a device, copied and decoded as often as asked, to measure how fast that is.
+//! Frames in the memory of a device, copied and decoded as often as asked, to measure how fast that
+//! is.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -66,7 +67,8 @@ struct Locked {
 }
 
 impl DecodeTrial {
-    /// Copies frames, each with the number of bytes that it decodes to, to a GPU, and decodes them once.
+    /// Copies frames, each with the number of bytes that it decodes to, to a GPU, and decodes them
+    /// once.
     ///
     /// # Errors
     /// If there is no such GPU, it has not enough memory, or its kernel cannot decode a frame.

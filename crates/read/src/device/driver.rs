@@ -1,8 +1,8 @@
 //! The driver of CUDA, which is loaded at run time: its devices, their contexts, its errors.
 //!
-//! torch, CuPy and JAX work in the device's primary context, and so does this crate. The default stream is always
-//! that of the calling thread's context. Therefore every call makes the primary context current while it runs,
-//! and then gives the thread its previous context back.
+//! torch, CuPy and JAX work in the device's primary context, and so does this crate. The default
+//! stream is always that of the calling thread's context. Therefore every call makes the primary
+//! context current while it runs, and then gives the thread its previous context back.
 
 use std::ffi::{CStr, c_int};
 use std::ptr;
@@ -13,7 +13,8 @@ use hsipack_format::{Opt, Remedy, remedy};
 use super::backend::LOST_REMEDY;
 use crate::{Error, Result};
 
-/// The oldest CUDA version that a driver must offer. In older versions, functions that are called here may be missing.
+/// The oldest CUDA version that a driver must offer. In older versions, functions that are called
+/// here may be missing.
 const LEAST_CUDA: c_int = 12000;
 
 /// The primary context of a device, retained.
@@ -26,8 +27,8 @@ pub(super) struct Context {
 unsafe impl Send for Context {}
 // SAFETY: as above; the driver locks what it has to.
 unsafe impl Sync for Context {}
-/// The PCI bus id of CUDA device `number`, such as `0000:3b:00.0`. It is the same for every library, however the
-/// library numbers devices and whatever `CUDA_VISIBLE_DEVICES` hides.
+/// The PCI bus id of CUDA device `number`, such as `0000:3b:00.0`. It is the same for every
+/// library, however the library numbers devices and whatever `CUDA_VISIBLE_DEVICES` hides.
 ///
 /// # Errors
 /// If there is no such device, no driver, or the driver is too old.

@@ -1,5 +1,5 @@
-//! An emulated device: batches are copied to other host memory, as slowly as over a given bus. With it, machines
-//! without a GPU can measure what a copy would cost.
+//! An emulated device: batches are copied to other host memory, as slowly as over a given bus. With
+//! it, machines without a GPU can measure what a copy would cost.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,8 +11,9 @@ use super::backend::{Backend, DecodePlaces, DeviceMemory, GatherPlaces};
 use super::decode::{Decode, Gather};
 use crate::{Error, Result};
 
-/// See the module's documentation. All work on its arrays is done at once, so there is nothing to wait for: when
-/// an array is dropped, it is no longer in use, and when an array is received, it is already copied.
+/// See the module's documentation. All work on its arrays is done at once, so there is nothing to
+/// wait for: when an array is dropped, it is no longer in use, and when an array is received, it is
+/// already copied.
 pub(super) struct Emulated {
     bytes_per_s: f64,
     /// When the bus is free again.

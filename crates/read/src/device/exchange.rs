@@ -1,6 +1,6 @@
-//! Exchange between the transfer thread and the consumer: the consumer gives room to copy into, the transfer
-//! thread gives what was copied. There are no tensors, no device and no `unsafe` here. The crate in
-//! crates/testing/models checks it under every interleaving of the two threads.
+//! Exchange between the transfer thread and the consumer: the consumer gives room to copy into, the
+//! transfer thread gives what was copied. There are no tensors, no device and no `unsafe` here. The
+//! crate in crates/testing/models checks it under every interleaving of the two threads.
 //!
 //! ```text
 //!                 give (consumer)              room (transfer)
@@ -10,13 +10,15 @@
 //!                 take (consumer)              put (transfer)
 //! ```
 //!
-//! One thread transfers, and one consumes. Any thread that drops a batch may give room. The following always
-//! holds:
+//! One thread transfers, and one consumes. Any thread that drops a batch may give room. The
+//! following always holds:
 //!
-//! 1. Every piece of room and every item is in one place: in a queue here, or with one of the two sides.
+//! 1. Every piece of room and every item is in one place: in a queue here, or with one of the two
+//!    sides.
 //! 2. Items are taken in the order in which they were put.
-//! 3. After `restart`, no earlier item is taken. Those in the queue are returned to the consumer, so that their
-//!    room is given back. If the transfer thread puts one later, it gets the item back.
+//! 3. After `restart`, no earlier item is taken. Those in the queue are returned to the consumer,
+//!    so that their room is given back. If the transfer thread puts one later, it gets the item
+//!    back.
 //! 4. After `stop`, and after the other side has ended, every call that waits returns.
 
 use std::collections::VecDeque;
@@ -24,8 +26,8 @@ use std::time::Instant;
 
 use crate::sync::{Condvar, Mutex, lock, wait, wait_until};
 
-/// The most items that may wait to be taken. Batches are limited by the room; this limits ends of epochs and
-/// errors.
+/// The most items that may wait to be taken. Batches are limited by the room; this limits ends of
+/// epochs and errors.
 const LIMIT: usize = 4;
 
 /// See the module's documentation.
@@ -191,7 +193,8 @@ impl<S, T> Exchange<S, T> {
         !lock(&self.inner).items.is_empty()
     }
 
-    /// For the consumer: makes the transfer thread begin with `epoch`. Returns the items that nobody will take.
+    /// For the consumer: makes the transfer thread begin with `epoch`. Returns the items that
+    /// nobody will take.
     pub(super) fn restart(&self, epoch: u64) -> Vec<T> {
         let mut inner = lock(&self.inner);
         inner.order = Order { generation: inner.order.generation + 1, epoch };

@@ -1,8 +1,10 @@
-//! A device for tests, in this process's memory. It completes copies late, out of order, or with an error. It has one
-//! stream for copies, and the streams of consumers. They advance on a separate thread, in any order that events allow,
-//! with random delays. The device notes everything that would give wrong data on a real device.
+//! A device for tests, in this process's memory. It completes copies late, out of order, or with an
+//! error. It has one stream for copies, and the streams of consumers. They advance on a separate
+//! thread, in any order that events allow, with random delays. The device notes everything that
+//! would give wrong data on a real device.
 //!
-//! Memory that is freed is allocated again at once, so that work that is still queued on it is noticed.
+//! Memory that is freed is allocated again at once, so that work that is still queued on it is
+//! noticed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -118,8 +120,8 @@ struct Places {
 }
 
 impl Places {
-    /// The starts of the memory that a decoding uses. The batch, the compressed bytes and the scratch memory are
-    /// allocations of their own.
+    /// The starts of the memory that a decoding uses. The batch, the compressed bytes and the
+    /// scratch memory are allocations of their own.
     fn used(&self) -> [usize; 3] {
         [self.compressed, self.batch, self.scratch]
     }
@@ -268,7 +270,8 @@ impl Inner {
         }
     }
 
-    /// Whether the queued copy to `start` comes after an event that is not done yet, so that it cannot begin.
+    /// Whether the queued copy to `start` comes after an event that is not done yet, so that it
+    /// cannot begin.
     fn is_fenced(&self, start: usize) -> bool {
         let mut waits;
         for (queue, ops) in &self.queues {
@@ -599,7 +602,8 @@ impl Backend for Fake {
 /// Does the kernel's work.
 ///
 /// # Safety
-/// The memory at these places must be as large as `decode` and the table of chunks say, and nobody may use it meanwhile.
+/// The memory at these places must be as large as `decode` and the table of chunks say, and nobody
+/// may use it meanwhile.
 unsafe fn decode_frames(decode: &Decode, places: Places) {
     let Places { chunks, compressed, batch, scratch, statuses } = places;
     // SAFETY: the caller is responsible; the scratch memory is written to as the kernel does.

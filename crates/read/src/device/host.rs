@@ -1,4 +1,5 @@
-//! The CPU as a device: without a thread, and without a copy as long as the ring can spare the slots.
+//! The CPU as a device: without a thread, and without a copy as long as the ring can spare the
+//! slots.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,7 +56,8 @@ impl Copies for Copied {
 struct Slot {
     start: *mut u8,
     bytes: usize,
-    /// A forked process has arrays over it, too, but none of the threads that the ring's locks wait for.
+    /// A forked process has arrays over it, too, but none of the threads that the ring's locks wait
+    /// for.
     _batch: OfProcess<Batch>,
     _held: Arc<()>,
 }
@@ -146,8 +148,8 @@ impl Host {
         }
     }
 
-    /// The bytes of a batch: its slot itself, or a copy if so many slots are kept that the ring could not be filled
-    /// meanwhile.
+    /// The bytes of a batch: its slot itself, or a copy if so many slots are kept that the ring
+    /// could not be filled meanwhile.
     fn memory(&mut self, mut batch: Batch) -> Result<(Arc<dyn Memory>, Arc<BatchInfo>)> {
         let info = BatchInfo::of(&batch);
         if self.spare.is_none_or(|spare| Arc::strong_count(&self.held) <= spare) {

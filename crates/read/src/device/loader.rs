@@ -36,15 +36,17 @@ use crate::trace::{Trace, Track};
 
 /// A [`Loader`] whose batches are tensors of a library, on a device.
 ///
-/// The [`Library`] defines what tensors are and computes with them. [`Host`](hsipack_augment::Host) returns
-/// [`Array`](hsipack_augment::Array)s that belong to no library, and `hsipack_torch::Libtorch` returns tensors of
-/// `tch`.
+/// The [`Library`] defines what tensors are and computes with them. [`Host`](hsipack_augment::Host)
+/// returns [`Array`](hsipack_augment::Array)s that belong to no library, and
+/// `hsipack_torch::Libtorch` returns tensors of `tch`.
 ///
-/// On the CPU, tensors lie over the ring's slots. Nothing is copied as long as no more than half of the slots (at least
-/// one) are kept. Beyond that, batches are copied, so that any number may be kept. If values have to be converted,
-/// normalised or augmented ([`PreparedDeviceLoader::augmented`]), a thread does it while the batch before is used. On a
-/// CUDA device, a thread copies batches ahead from page-locked memory into one of two device slots, on a separate stream:
-/// while a batch is used, the next one is copied. Nobody waits for the device or a whole stream.
+/// On the CPU, tensors lie over the ring's slots. Nothing is copied as long as no more than half of
+/// the slots (at least one) are kept. Beyond that, batches are copied, so that any number may be
+/// kept. If values have to be converted, normalised or augmented
+/// ([`PreparedDeviceLoader::augmented`]), a thread does it while the batch before is used. On a
+/// CUDA device, a thread copies batches ahead from page-locked memory into one of two device slots,
+/// on a separate stream: while a batch is used, the next one is copied. Nobody waits for the device
+/// or a whole stream.
 ///
 /// ```no_run
 /// use hsipack_read::{Dataset, Device, DeviceLoader, DeviceOptions, Host, LoaderOptions};
@@ -60,13 +62,13 @@ use crate::trace::{Trace, Track};
 /// ```
 ///
 /// # Streams
-/// A batch may be used on the stream that is current for the library (in the calling thread) when the batch is asked
-/// for, and on streams that wait for this stream. When the last tensor over the batch's memory is dropped, in whatever
-/// thread, an event is recorded on this stream, and the next copy into the memory waits for the event. So if you use a
-/// batch on other streams, make this stream wait for them before you drop the batch. Other libraries take arrays by
-/// DLPack, and name the stream that they use them on
-/// ([`Memory::lend`](hsipack_augment::array::Memory::lend)). Do not ask for batches while a CUDA graph is
-/// captured.
+/// A batch may be used on the stream that is current for the library (in the calling thread) when
+/// the batch is asked for, and on streams that wait for this stream. When the last tensor over the
+/// batch's memory is dropped, in whatever thread, an event is recorded on this stream, and the next
+/// copy into the memory waits for the event. So if you use a batch on other streams, make this
+/// stream wait for them before you drop the batch. Other libraries take arrays by DLPack, and name
+/// the stream that they use them on ([`Memory::lend`](hsipack_augment::array::Memory::lend)). Do
+/// not ask for batches while a CUDA graph is captured.
 pub struct DeviceLoader<L: Library> {
     delivery: Box<dyn Delivery<L>>,
     library: L,
@@ -141,7 +143,8 @@ impl<L: Library> Delivery<L> for Prefetch<BatchTensors<L>> {
     }
 }
 
-/// A device. The consumer's thread queues the making of the tensors, because it belongs on the consumer's stream.
+/// A device. The consumer's thread queues the making of the tensors, because it belongs on the
+/// consumer's stream.
 struct OnDevice<B: Backend, S: Source, L: Library> {
     /// Its thread ends before files are unregistered, which it copies from.
     transfer: Transfer<B, S>,
@@ -227,7 +230,8 @@ impl Source for Loader {
 }
 
 impl PreparedDeviceLoader {
-    /// Opens the device, takes memory and starts the threads; see [`PreparedLoader::start`](crate::PreparedLoader::start).
+    /// Opens the device, takes memory and starts the threads; see
+    /// [`PreparedLoader::start`](crate::PreparedLoader::start).
     ///
     /// # Errors
     /// If the device cannot be used (the error says why), or there is not enough memory.
@@ -240,8 +244,8 @@ impl<L: Library> DeviceLoader<L> {
     /// Creates a loader at the start of epoch 0.
     ///
     /// # Errors
-    /// As [`Loader::new`]; if the device cannot be used (the error says why) or has too little memory; if the dataset
-    /// lacks something that is asked for, such as statistics.
+    /// As [`Loader::new`]; if the device cannot be used (the error says why) or has too little
+    /// memory; if the dataset lacks something that is asked for, such as statistics.
     pub fn new(
         dataset: &Dataset,
         options: LoaderOptions,
@@ -251,8 +255,8 @@ impl<L: Library> DeviceLoader<L> {
         Self::begin_with(PreparedDeviceLoader::new(dataset, options, device)?, library)
     }
 
-    /// Creates a loader that goes on where another loader, on any device, was when it returned `state`; see
-    /// [`Loader::with_state`].
+    /// Creates a loader that goes on where another loader, on any device, was when it returned
+    /// `state`; see [`Loader::with_state`].
     ///
     /// # Errors
     /// As [`new`](Self::new), and if the state is of another dataset, seed or plan.
@@ -413,17 +417,19 @@ impl<L: Library> DeviceLoader<L> {
         DeviceEpoch { loader: self, over: false }
     }
 
-    /// The next batch of the current epoch. At its end this is `None` once, and then the first batch of the next epoch.
+    /// The next batch of the current epoch. At its end this is `None` once, and then the first
+    /// batch of the next epoch.
     ///
     /// # Errors
-    /// As [`Loader::next_batch`]; if the device is out of memory or lost. If nothing of the data is wrong, but the device
-    /// refuses a copy or has no memory, the same batch comes once more, and counts as given if it fails again. If the
-    /// device is lost, every batch fails.
+    /// As [`Loader::next_batch`]; if the device is out of memory or lost. If nothing of the data is
+    /// wrong, but the device refuses a copy or has no memory, the same batch comes once more, and
+    /// counts as given if it fails again. If the device is lost, every batch fails.
     pub fn next_batch(&mut self) -> Option<Result<DeviceBatch<L>>> {
         self.next_before(None).map(|next| next.map(|batch| batch.expect("there is no deadline")))
     }
 
-    /// Like [`next_batch`](Self::next_batch), but returns `Ok(None)` if no batch comes within `timeout`.
+    /// Like [`next_batch`](Self::next_batch), but returns `Ok(None)` if no batch comes within
+    /// `timeout`.
     ///
     /// # Errors
     /// As [`next_batch`](Self::next_batch).
@@ -479,8 +485,9 @@ impl<L: Library> DeviceLoader<L> {
         }
     }
 
-    /// Whether the next batch is prepared, so that asking for it returns at once. Always false where nothing is prepared
-    /// ahead: on a device, and on the CPU if batches need no conversion and no augmentation.
+    /// Whether the next batch is prepared, so that asking for it returns at once. Always false
+    /// where nothing is prepared ahead: on a device, and on the CPU if batches need no conversion
+    /// and no augmentation.
     pub fn is_ready(&self) -> bool {
         self.delivery.is_ready()
     }
@@ -494,7 +501,8 @@ impl<L: Library> DeviceLoader<L> {
         }
     }
 
-    /// How far training is: after the last batch given, or after its error, however many are copied ahead. See [`Loader::state`].
+    /// How far training is: after the last batch given, or after its error, however many are copied
+    /// ahead. See [`Loader::state`].
     pub fn state(&self) -> State {
         self.state.clone()
     }
@@ -534,20 +542,21 @@ impl<L: Library> DeviceLoader<L> {
         self.prepared.images()
     }
 
-    /// Names of a mask's boolean layers, in the order of their axis. Empty for class ids; `None` if there is no such
-    /// mask.
+    /// Names of a mask's boolean layers, in the order of their axis. Empty for class ids; `None` if
+    /// there is no such mask.
     pub fn layers(&self, mask: &str) -> Option<&[String]> {
         self.prepared.layers(mask)
     }
 
-    /// Every stack that [`Normalization::Standardize`](super::Normalization) acts on: its name, and the split whose
-    /// statistics are used, or `None` if those of all its samples are used.
+    /// Every stack that [`Normalization::Standardize`](super::Normalization) acts on: its name, and
+    /// the split whose statistics are used, or `None` if those of all its samples are used.
     pub fn standardized_by(&self) -> Vec<(String, Option<String>)> {
         self.prepared.standardized_by()
     }
 
-    /// Whether a stack is standardised by the statistics of all its samples although the dataset has a training split.
-    /// Older datasets do not record statistics of splits, and a stack may have no sample of this split.
+    /// Whether a stack is standardised by the statistics of all its samples although the dataset
+    /// has a training split. Older datasets do not record statistics of splits, and a stack may
+    /// have no sample of this split.
     pub fn lacks_train_statistics(&self) -> bool {
         self.prepared.lacks_train_statistics()
     }

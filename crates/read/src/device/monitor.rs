@@ -15,8 +15,8 @@ use crate::cache::CacheTimes;
 use crate::loader::{BatchTimes, CacheChoice, KeptChunks, Shared, Statistics, Times};
 use crate::ring::memory::MemoryReport;
 
-/// Reads how a [`DeviceLoader`](super::DeviceLoader) works. All methods return at once, in any thread, also while another
-/// thread waits for a batch.
+/// Reads how a [`DeviceLoader`](super::DeviceLoader) works. All methods return at once, in any
+/// thread, also while another thread waits for a batch.
 #[derive(Clone)]
 pub struct Monitor {
     pub(super) shared: Arc<Shared>,
@@ -32,8 +32,8 @@ pub struct Monitor {
 pub struct DeviceReport {
     /// Where batches are: `cpu`, `cuda:0`, …, or `emulated` (on the CPU).
     pub device: String,
-    /// How batches get there: `none` (tensors lie over the ring), `asynchronous` from page-locked memory, `staged` by
-    /// the driver from memory that is not page-locked, or `emulated`.
+    /// How batches get there: `none` (tensors lie over the ring), `asynchronous` from page-locked
+    /// memory, `staged` by the driver from memory that is not page-locked, or `emulated`.
     pub copies: &'static str,
     /// Bytes of a slot of the ring, and of a device slot.
     pub slot_bytes: usize,
@@ -41,12 +41,13 @@ pub struct DeviceReport {
     pub device_slots: usize,
     /// Where chunks are decoded: `host`, or `device` if the device decodes those that it can.
     pub decode: &'static str,
-    /// How the chunks that the device decoded so far came there: straight from the system's `page cache`; `gathered` in memory of
-    /// the host first; `both`; or `none`.
+    /// How the chunks that the device decoded so far came there: straight from the system's
+    /// `page cache`; `gathered` in memory of the host first; `both`; or `none`.
     pub chunks: &'static str,
     /// Bytes of files that are registered with the device, which reads them in the page cache.
     pub registered_bytes: u64,
-    /// Samples that stay in the memory of the device; those of the first dataset if there are several.
+    /// Samples that stay in the memory of the device; those of the first dataset if there are
+    /// several.
     pub device_cache: ResidentReport,
     /// Why the loader does no better.
     pub notes: Vec<String>,
@@ -148,7 +149,8 @@ impl Monitor {
         self.shared.ring.memory_report()
     }
 
-    /// The same without counting huge pages, for which the kernel needs tens of ms in a process with much memory.
+    /// The same without counting huge pages, for which the kernel needs tens of ms in a process
+    /// with much memory.
     pub fn quick_memory(&self) -> MemoryReport {
         self.shared.ring.quick_memory_report()
     }

@@ -16,10 +16,12 @@ use crate::{Error, Result};
 
 /// The options of a device loader: where batches are to be, and in what form.
 ///
-/// An option is a field; see [`LoaderOptions`](crate::LoaderOptions). `hsipack read` has those that have a flag.
+/// An option is a field; see [`LoaderOptions`](crate::LoaderOptions). `hsipack read` has those that
+/// have a flag.
 ///
-/// Images are computed in this order: physical values, normalisation, replacement of NaN, cast. Everything except the
-/// cast is computed in float32. With the default options, nothing is computed at all.
+/// Images are computed in this order: physical values, normalisation, replacement of NaN, cast.
+/// Everything except the cast is computed in float32. With the default options, nothing is computed
+/// at all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
@@ -29,51 +31,54 @@ pub struct DeviceOptions {
     #[serde(with = "device_number")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "DEVICE", value_parser = arguments::device, default_value = "cpu", help_heading = "Device"))]
     pub device: Device,
-    /// Element type of images: `F16`, `BF16`, `F32` or `F64`; or that of stored integers, which then come as they are.
+    /// Element type of images: `F16`, `BF16`, `F32` or `F64`; or that of stored integers, which
+    /// then come as they are.
     #[serde(rename = "dtype", with = "by_name")]
     #[cfg_attr(feature = "clap", arg(skip = ElementType::F16))]
     pub image: ElementType,
-    /// Element type of masks of class ids: any type that can hold them. `None` is the smallest type that torch
-    /// computes with: `U8` for uint8, `I32` for uint16, `I64` for uint32.
+    /// Element type of masks of class ids: any type that can hold them. `None` is the smallest type
+    /// that torch computes with: `U8` for uint8, `I32` for uint16, `I64` for uint32.
     #[serde(rename = "mask_dtype", with = "optional_name")]
     #[cfg_attr(feature = "clap", arg(skip))]
     pub masks: Option<ElementType>,
-    /// Unpack masks of boolean layers into (B, layers, H, W) of `Bool`. Otherwise they come as the stored bits,
-    /// (B, H, W), with the types of class ids.
+    /// Unpack masks of boolean layers into (B, layers, H, W) of `Bool`. Otherwise they come as the
+    /// stored bits, (B, H, W), with the types of class ids.
     #[cfg_attr(feature = "clap", arg(skip = true))]
     pub layers: bool,
-    /// Multiply by the dataset's `scale_factor` and add its `add_offset`. Physical values may be out of the range of
-    /// float16: then ask for `F32`. Images that are stored as integers are physical values unless
-    /// [`LoaderOptions::integers`](crate::LoaderOptions::integers) says otherwise.
+    /// Multiply by the dataset's `scale_factor` and add its `add_offset`. Physical values may be
+    /// out of the range of float16: then ask for `F32`. Images that are stored as integers are
+    /// physical values unless [`LoaderOptions::integers`](crate::LoaderOptions::integers) says
+    /// otherwise.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub physical: bool,
-    /// Replace NaN by this value. This happens after normalising, in units of the normalised values, so the value is
-    /// in no sum.
+    /// Replace NaN by this value. This happens after normalising, in units of the normalised
+    /// values, so the value is in no sum.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub nan: Option<f64>,
-    /// Add a mask [`VALID`](super::VALID) that says which pixels have values: (B, H, W) of `Bool`, true where the image as it is
-    /// stored is finite in every band that is not bad. Augmentations move it like other masks; places outside an image are
-    /// false.
+    /// Add a mask [`VALID`](super::VALID) that says which pixels have values: (B, H, W) of `Bool`,
+    /// true where the image as it is stored is finite in every band that is not bad. Augmentations
+    /// move it like other masks; places outside an image are false.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub valid: bool,
     /// How to normalise.
     #[serde(rename = "normalize")]
     #[cfg_attr(feature = "clap", arg(skip))]
     pub normalization: Normalization,
-    /// On the CPU: copy batches that the ring cannot spare because others are kept, so that any number may be kept.
-    /// Without this, every batch lies over the ring, and while all its slots are kept, asking for the next batch is an
-    /// error.
+    /// On the CPU: copy batches that the ring cannot spare because others are kept, so that any
+    /// number may be kept. Without this, every batch lies over the ring, and while all its slots
+    /// are kept, asking for the next batch is an error.
     #[cfg_attr(feature = "clap", arg(skip = true))]
     pub copy: bool,
-    /// On the CPU, for measuring: emulate a device over a bus of this many bytes per second. A separate thread copies
-    /// batches ahead, as to a GPU.
+    /// On the CPU, for measuring: emulate a device over a bus of this many bytes per second. A
+    /// separate thread copies batches ahead, as to a GPU.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub emulated_bus: Option<f64>,
-    /// Keep samples in the memory of the GPU, so that they are not copied there again: decoded, or compressed
+    /// Keep samples in the memory of the GPU, so that they are not copied there again: decoded, or
+    /// compressed
     ///
-    /// If not all samples fit, a fixed part of them is kept. auto keeps them decoded if all fit, otherwise compressed if all fit,
-    /// otherwise a part; nothing if the CPU decodes (--decode), until this was measured on a GPU. Loaders of a process share
-    /// what they keep of a dataset.
+    /// If not all samples fit, a fixed part of them is kept. auto keeps them decoded if all fit,
+    /// otherwise compressed if all fit, otherwise a part; nothing if the CPU decodes (--decode),
+    /// until this was measured on a GPU. Loaders of a process share what they keep of a dataset.
     #[serde(with = "by_name")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "WHAT", value_parser = arguments::one_of(&DeviceCache::ALL), default_value_t = DeviceCache::Auto, help_heading = "Device"))]
     pub device_cache: DeviceCache,
@@ -82,17 +87,20 @@ pub struct DeviceOptions {
     #[serde(rename = "device_cache_size")]
     #[cfg_attr(feature = "clap", arg(long = "device-cache-size", value_name = "BYTES", value_parser = arguments::bytes, default_value_t = 0, hide_default_value = true, help_heading = "Device"))]
     pub device_cache_bytes: u64,
-    /// How much of the files is registered with the GPU if it decodes, so that it reads chunks in the system's page cache.
+    /// How much of the files is registered with the GPU if it decodes, so that it reads chunks in
+    /// the system's page cache.
     #[serde(skip)]
     #[cfg_attr(feature = "clap", arg(skip))]
     pub page_cache: PageCacheBounds,
-    /// For measuring the speed of copying and converting alone: decode one batch, and deliver it again and again, without
-    /// end. On a device, it is copied each time; on the CPU, converted and normalised.
+    /// For measuring the speed of copying and converting alone: decode one batch, and deliver it
+    /// again and again, without end. On a device, it is copied each time; on the CPU, converted and
+    /// normalised.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub repeat: bool,
 }
 
-/// How images are normalised. Spectra follow the rule of [`hsipack_format::spectrum`], computed in float32.
+/// How images are normalised. Spectra follow the rule of [`hsipack_format::spectrum`], computed in
+/// float32.
 ///
 /// Serialised, it is nothing, a name, or the pair (mean, std).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -101,12 +109,13 @@ pub enum Normalization {
     /// Not at all.
     #[default]
     None,
-    /// Every band minus its mean, divided by its standard deviation, as recorded when the stack was packed. These are
-    /// the statistics of the stack's samples in the split `train` (or `training`) if it has one, otherwise of all its
-    /// samples. Bands without spread are not divided. Bands without statistics stay as they are.
+    /// Every band minus its mean, divided by its standard deviation, as recorded when the stack was
+    /// packed. These are the statistics of the stack's samples in the split `train` (or `training`)
+    /// if it has one, otherwise of all its samples. Bands without spread are not divided. Bands
+    /// without statistics stay as they are.
     Standardize,
-    /// The same with these numbers, in the units that [`physical`](DeviceOptions::physical) says, one for each band
-    /// that is read. A band whose number is NaN stays as it is.
+    /// The same with these numbers, in the units that [`physical`](DeviceOptions::physical) says,
+    /// one for each band that is read. A band whose number is NaN stays as it is.
     StandardizeBy {
         /// The value to subtract.
         mean: Vec<f64>,
@@ -148,7 +157,8 @@ impl DeviceOptions {
         }
     }
 
-    /// The form in which the ring has images that are stored as integers: `form`, in a type for these options.
+    /// The form in which the ring has images that are stored as integers: `form`, in a type for
+    /// these options.
     pub fn integers(&self, form: Integers) -> Integers {
         let float = match self.image {
             ElementType::F16 => FloatType::F16,
@@ -161,8 +171,8 @@ impl DeviceOptions {
         }
     }
 
-    /// The same options with images as float32 instead of float16, if float16 does not hold those of a dataset whose integers are
-    /// read in this form.
+    /// The same options with images as float32 instead of float16, if float16 does not hold those
+    /// of a dataset whose integers are read in this form.
     #[must_use]
     pub fn widened(self, dataset: &Dataset, integers: Integers) -> Self {
         let form = self.integers(integers);
@@ -235,12 +245,13 @@ impl DeviceOptions {
     }
 }
 
-/// Samples to keep in the memory of a GPU. If not all of them fit, a fixed part is kept. Loaders of a process share what
-/// they keep of a dataset.
+/// Samples to keep in the memory of a GPU. If not all of them fit, a fixed part is kept. Loaders of
+/// a process share what they keep of a dataset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceCache {
-    /// If the GPU decodes chunks ([`DecodePlace::Device`](crate::DecodePlace::Device)): decoded if all samples fit, otherwise
-    /// compressed if they fit, otherwise a part of them. Nothing if the CPU decodes, until this was measured on a GPU.
+    /// If the GPU decodes chunks ([`DecodePlace::Device`](crate::DecodePlace::Device)): decoded if
+    /// all samples fit, otherwise compressed if they fit, otherwise a part of them. Nothing if the
+    /// CPU decodes, until this was measured on a GPU.
     #[default]
     Auto,
     /// Decoded samples.

@@ -1,8 +1,9 @@
-//! Prepares batches on the CPU ahead of their use: a thread of its own takes them from the loader, and converts,
-//! normalises and augments them, while the consumer uses the batch before.
+//! Prepares batches on the CPU ahead of their use: a thread of its own takes them from the loader,
+//! and converts, normalises and augments them, while the consumer uses the batch before.
 //!
-//! The consumer and the thread give each other room and batches as with a device ([`Exchange`]). A piece of room stands
-//! for one batch that may be prepared before it is asked for, so this needs the memory of one or two more batches.
+//! The consumer and the thread give each other room and batches as with a device ([`Exchange`]). A
+//! piece of room stands for one batch that may be prepared before it is asked for, so this needs
+//! the memory of one or two more batches.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -27,13 +28,15 @@ pub(super) type Make<M> = Box<dyn FnMut(&Arc<dyn Memory>, &Arc<BatchInfo>) -> Re
 enum Item<M> {
     Batch(M, State, Room<M>),
     End(State),
-    /// The error of a batch, and the state after the batch; no state if the same batch comes once more.
+    /// The error of a batch, and the state after the batch; no state if the same batch comes once
+    /// more.
     Failed(Error, Option<State>),
 }
 
 type ExchangeOf<M> = Exchange<(), Item<M>>;
 
-/// Room for a batch, which is given back when this is dropped: when the batch is taken, or when nobody will take it.
+/// Room for a batch, which is given back when this is dropped: when the batch is taken, or when
+/// nobody will take it.
 struct Room<M>(Arc<ExchangeOf<M>>);
 
 impl<M> Drop for Room<M> {
@@ -54,8 +57,8 @@ pub(super) struct Prefetch<M> {
 }
 
 impl<M: Send + 'static> Prefetch<M> {
-    /// Starts the thread, which prepares up to `ahead` batches before they are asked for. `interrupt` has to make a
-    /// waiting call of the loader in `host` return, for good.
+    /// Starts the thread, which prepares up to `ahead` batches before they are asked for.
+    /// `interrupt` has to make a waiting call of the loader in `host` return, for good.
     ///
     /// # Errors
     /// If no thread can be started.

@@ -13,8 +13,9 @@ use crate::loader::{CacheChoice, DecodePlace, LoaderOptions, Member, PreparedLoa
 use crate::plan::{Plan, Share, State, seed_of};
 use crate::{Error, Result};
 
-/// A [`DeviceLoader`](super::DeviceLoader) whose options are checked and whose epochs are planned, but which has neither memory nor threads
-/// yet, and has not looked at its device. See [`PreparedLoader`].
+/// A [`DeviceLoader`](super::DeviceLoader) whose options are checked and whose epochs are planned,
+/// but which has neither memory nor threads yet, and has not looked at its device. See
+/// [`PreparedLoader`].
 #[derive(Clone)]
 pub struct PreparedDeviceLoader {
     pub(super) loader: PreparedLoader,
@@ -25,8 +26,8 @@ pub struct PreparedDeviceLoader {
     pub(super) pipelines: Vec<Arc<Pipeline>>,
 }
 
-/// Up to this many bytes a slot, two batches are prepared ahead on the CPU, which hides how long threads take to wake.
-/// Larger batches take memory that nobody expects.
+/// Up to this many bytes a slot, two batches are prepared ahead on the CPU, which hides how long
+/// threads take to wake. Larger batches take memory that nobody expects.
 const SMALL: usize = 64 << 20;
 
 /// Refuses to keep samples on a device for batches that have items of several datasets.
@@ -48,7 +49,8 @@ impl PreparedDeviceLoader {
     /// Checks the options and plans the epochs. The loader will begin with epoch 0.
     ///
     /// # Errors
-    /// As [`PreparedLoader::new`]; if the dataset lacks something that is asked for, such as statistics.
+    /// As [`PreparedLoader::new`]; if the dataset lacks something that is asked for, such as
+    /// statistics.
     pub fn new(dataset: &Dataset, options: LoaderOptions, device: DeviceOptions) -> Result<Self> {
         let options = LoaderOptions { integers: device.integers(options.integers), ..options };
         Self::of(PreparedLoader::new(dataset, options)?, device)
@@ -57,8 +59,8 @@ impl PreparedDeviceLoader {
     /// The same for any loader, such as one of [several datasets](PreparedLoader::joined).
     ///
     /// # Errors
-    /// If a dataset lacks something that is asked for, such as statistics; if several datasets are to be standardised by
-    /// the statistics of each.
+    /// If a dataset lacks something that is asked for, such as statistics; if several datasets are
+    /// to be standardised by the statistics of each.
     pub fn of(mut loader: PreparedLoader, options: DeviceOptions) -> Result<Self> {
         if let Some(rate) = options.emulated_bus
             && !(rate > 0.0 && rate.is_finite())
@@ -89,9 +91,10 @@ impl PreparedDeviceLoader {
         Ok(Self { loader, options, conversions, pipelines: Vec::new() })
     }
 
-    /// The same loader, which augments its batches: on the CPU ahead of their use, in a thread of its own; on a device as
-    /// they are asked for. [`DeviceBatch::mixed`](super::DeviceBatch::mixed) says which samples were mixed. A batch that
-    /// cannot be augmented is an error in its place.
+    /// The same loader, which augments its batches: on the CPU ahead of their use, in a thread of
+    /// its own; on a device as they are asked for.
+    /// [`DeviceBatch::mixed`](super::DeviceBatch::mixed) says which samples were mixed. A batch
+    /// that cannot be augmented is an error in its place.
     ///
     /// ```no_run
     /// use hsipack_read::augment::{Host, Pipeline};
@@ -182,8 +185,8 @@ impl PreparedDeviceLoader {
         pipeline.with_bands(&bands).map_err(|error| error.at(member.dataset().path()))
     }
 
-    /// For each dataset, the bands that its images have after they were resampled, before bands of them are drawn; `None` if
-    /// they are not resampled.
+    /// For each dataset, the bands that its images have after they were resampled, before bands of
+    /// them are drawn; `None` if they are not resampled.
     ///
     /// # Errors
     /// If the augmentations lost the bands of images.
@@ -249,8 +252,8 @@ impl PreparedDeviceLoader {
         self.loader.members()
     }
 
-    /// The dataset. If there are several, this is the first one, and plan, options, cache and workload are also those of the
-    /// first one.
+    /// The dataset. If there are several, this is the first one, and plan, options, cache and
+    /// workload are also those of the first one.
     pub fn dataset(&self) -> &Dataset {
         self.loader.dataset()
     }
@@ -308,20 +311,21 @@ impl PreparedDeviceLoader {
         self.loader.images()
     }
 
-    /// Names of a mask's boolean layers, in the order of their axis. Empty for class ids; `None` if there is no such
-    /// mask.
+    /// Names of a mask's boolean layers, in the order of their axis. Empty for class ids; `None` if
+    /// there is no such mask.
     pub fn layers(&self, mask: &str) -> Option<&[String]> {
         self.conversions[0].layers(mask)
     }
 
-    /// Every stack that [`Normalization::Standardize`](super::Normalization) acts on: its name, and the split whose
-    /// statistics are used, or `None` if those of all its samples are used.
+    /// Every stack that [`Normalization::Standardize`](super::Normalization) acts on: its name, and
+    /// the split whose statistics are used, or `None` if those of all its samples are used.
     pub fn standardized_by(&self) -> Vec<(String, Option<String>)> {
         self.conversions[0].standardized_by()
     }
 
-    /// Whether a stack is standardised by the statistics of all its samples although the dataset has a training split.
-    /// Older datasets do not record statistics of splits, and a stack may have no sample of this split.
+    /// Whether a stack is standardised by the statistics of all its samples although the dataset
+    /// has a training split. Older datasets do not record statistics of splits, and a stack may
+    /// have no sample of this split.
     pub fn lacks_train_statistics(&self) -> bool {
         let splits = self.dataset().labels().splits();
         self.standardized_by().iter().any(|(_, split)| split.is_none())

@@ -14,12 +14,13 @@ use crate::loader::{CacheChoice, LoaderOptions, PreparedLoader, Shared};
 use crate::plan::{EpochPlan, Item, Plan};
 use crate::trace::BatchNumber;
 
-/// The batches of a [`DeviceLoader`](super::DeviceLoader) with the same options, by epoch and number, without its ring
-/// and its threads. You can ask for any batch of any epoch, and for any of its items.
+/// The batches of a [`DeviceLoader`](super::DeviceLoader) with the same options, by epoch and
+/// number, without its ring and its threads. You can ask for any batch of any epoch, and for any of
+/// its items.
 ///
-/// The items of a batch, and their bytes, are the same as the loader's, because the same code plans and reads them. If
-/// the options leave the shuffle window to the loader ([`ShuffleWindow::Auto`](crate::ShuffleWindow::Auto)), it is
-/// decided by this machine's memory.
+/// The items of a batch, and their bytes, are the same as the loader's, because the same code plans
+/// and reads them. If the options leave the shuffle window to the loader
+/// ([`ShuffleWindow::Auto`](crate::ShuffleWindow::Auto)), it is decided by this machine's memory.
 ///
 /// ```no_run
 /// use hsipack_read::augment::{Host, Pipeline, SampleKey};
@@ -45,11 +46,12 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// The batches of a loader with these options. Images come on the CPU, whatever device is asked for.
+    /// The batches of a loader with these options. Images come on the CPU, whatever device is asked
+    /// for.
     ///
     /// # Errors
-    /// As [`Loader::new`](crate::Loader::new), except for the memory of its ring; if the options of images contradict the
-    /// dataset.
+    /// As [`Loader::new`](crate::Loader::new), except for the memory of its ring; if the options of
+    /// images contradict the dataset.
     pub fn new(dataset: &Dataset, options: LoaderOptions, device: DeviceOptions) -> Result<Self> {
         let options = LoaderOptions { integers: device.integers(options.integers), ..options };
         let prepared = PreparedLoader::unchecked(vec![(dataset.clone(), options)], None)?;
@@ -102,8 +104,9 @@ impl Replay {
         self.shared.first().items(&*self.epoch(epoch)?, batch)
     }
 
-    /// Reads items of one shape, for example some items of a batch, in the order given. Returns an image (samples, bands,
-    /// rows, columns), masks, targets and further images, as the loader delivers them before they are augmented.
+    /// Reads items of one shape, for example some items of a batch, in the order given. Returns an
+    /// image (samples, bands, rows, columns), masks, targets and further images, as the loader
+    /// delivers them before they are augmented.
     ///
     /// # Errors
     /// If a chunk is damaged or cannot be read, the dataset was replaced, or there is no memory.

@@ -9,11 +9,13 @@
 //!
 //! The following always holds:
 //!
-//! 1. Every copy into a slot waits, on the device, for the slot's fences: one event for each stream that the slot was
-//!    lent to, recorded when its last array was dropped.
-//! 2. A slot is room only while no array lies over it. Its arrays own it together, and the last one gives it back.
+//! 1. Every copy into a slot waits, on the device, for the slot's fences: one event for each stream
+//!    that the slot was lent to, recorded when its last array was dropped.
+//! 2. A slot is room only while no array lies over it. Its arrays own it together, and the last one
+//!    gives it back.
 //! 3. A host batch is dropped only when its copy's event is done.
-//! 4. All work on a batch, on a stream that it was lent to, waits, on the device, for its copy's event.
+//! 4. All work on a batch, on a stream that it was lent to, waits, on the device, for its copy's
+//!    event.
 //! 5. Memory is freed only when its fences are done.
 
 use std::mem::ManuallyDrop;
@@ -33,8 +35,8 @@ use crate::{Error, ErrorKind, Result};
 
 /// Number of device slots at the start: one is copied into while one is used.
 const SLOTS: usize = 2;
-/// A consumer that asks for the next batch while it holds the previous one gets one more slot. Slots beyond these are
-/// freed when they are no longer needed.
+/// A consumer that asks for the next batch while it holds the previous one gets one more slot.
+/// Slots beyond these are freed when they are no longer needed.
 const RETAINED_SLOTS: usize = 3;
 
 /// Memory on the device that no array lies over, and what copies into it have to wait for.
@@ -165,7 +167,8 @@ impl<B: Backend, S: Source> Ready<B, S> {
 pub(super) enum Item<B: Backend, S: Source> {
     Batch(Ready<B, S>),
     End(S::Position),
-    /// The error of a batch, and the position after the batch; no position if the same batch comes once more.
+    /// The error of a batch, and the position after the batch; no position if the same batch comes
+    /// once more.
     Failed(Error, Option<S::Position>),
 }
 
@@ -274,7 +277,8 @@ impl<B: Backend, S: Source> Rack<B, S> {
         })
     }
 
-    /// Releases what stays in the device's memory if this error says that it has too little. `false` if nothing was released.
+    /// Releases what stays in the device's memory if this error says that it has too little.
+    /// `false` if nothing was released.
     pub(super) fn makes_memory(&self, error: &Error) -> bool {
         if error.kind() != ErrorKind::DeviceMemory {
             return false;

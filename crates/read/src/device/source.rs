@@ -24,13 +24,15 @@ pub(super) trait Source: Send + 'static {
     fn bytes(batch: &Self::Batch) -> &[u8];
     fn info(batch: &Self::Batch) -> Self::Info;
 
-    /// The device's work if it has to complete the batch, whose [`bytes`](Self::bytes) are then all that it needs.
+    /// The device's work if it has to complete the batch, whose [`bytes`](Self::bytes) are then all
+    /// that it needs.
     fn decoding(batch: &Self::Batch) -> Option<Arc<Decoding>>;
 
     /// Where the device's answers go: the status of each chunk.
     fn answers(batch: &mut Self::Batch) -> &mut [u8];
 
-    /// Gathers the frames of all later batches, because the device cannot copy from the maps of files.
+    /// Gathers the frames of all later batches, because the device cannot copy from the maps of
+    /// files.
     fn close_page_cache(&self, why: &str);
 
     /// The same batch as values, after the device could not decode it.

@@ -1,4 +1,5 @@
-//! Makes the tensors of a batch from the bytes of its slot: values as asked for, then augmentations.
+//! Makes the tensors of a batch from the bytes of its slot: values as asked for, then
+//! augmentations.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +18,8 @@ pub(super) struct BatchTensors<L: Library> {
     /// Names and masks.
     pub masks: Vec<(String, L::Tensor)>,
     pub info: Arc<BatchInfo>,
-    /// How the loader's augmentations changed the batch, or why they could not. It is then the error of the batch.
+    /// How the loader's augmentations changed the batch, or why they could not. It is then the
+    /// error of the batch.
     pub augmented: Result<Augmentation>,
 }
 
@@ -43,8 +45,8 @@ pub(super) struct TensorMaker<L: Library> {
 }
 
 impl<L: Library> TensorMaker<L> {
-    /// Makes the tensors of a batch. On a device, its memory is lent to the stream that is current in the calling
-    /// thread.
+    /// Makes the tensors of a batch. On a device, its memory is lent to the stream that is current
+    /// in the calling thread.
     ///
     /// # Errors
     /// If there is no memory, or the device fails.
@@ -83,8 +85,8 @@ impl<L: Library> TensorMaker<L> {
     }
 }
 
-/// Augments a batch, as determined by its epoch and its samples. Returns which samples were mixed, and what was drawn. If
-/// it fails, the batch stays as it was.
+/// Augments a batch, as determined by its epoch and its samples. Returns which samples were mixed,
+/// and what was drawn. If it fails, the batch stays as it was.
 pub(super) fn augment<L: Library>(
     library: &L,
     pipeline: &Pipeline,

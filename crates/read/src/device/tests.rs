@@ -1,4 +1,5 @@
-//! Tests the transfer on a device that is late, reorders everything that events do not order, and fails.
+//! Tests the transfer on a device that is late, reorders everything that events do not order, and
+//! fails.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -26,8 +27,8 @@ const BUFFER: usize = 256;
 /// Number of batches in an epoch.
 const EPOCH: u64 = 5;
 
-/// Delivers batches of known bytes from a few host buffers, which are filled with rubbish as soon as they are
-/// dropped.
+/// Delivers batches of known bytes from a few host buffers, which are filled with rubbish as soon
+/// as they are dropped.
 struct TestSource {
     pool: Arc<Pool>,
     epoch: u64,
@@ -225,7 +226,8 @@ impl Bench {
         self.try_next_on(&[Stream::LEGACY])
     }
 
-    /// Reads the batches that are left of an epoch while the device refuses work. Returns the number of errors and of batches.
+    /// Reads the batches that are left of an epoch while the device refuses work. Returns the
+    /// number of errors and of batches.
     fn rest_with_refusals(&mut self) -> (usize, u64) {
         let (mut errors, mut batches) = (0, 0);
         loop {
@@ -962,7 +964,8 @@ fn gives_what_its_loader_gives(decode: DecodePlace) {
     fake.end();
 }
 
-/// Batches that fail, damaged batches that are replaced, and states are the same on a device as in the loader inside.
+/// Batches that fail, damaged batches that are replaced, and states are the same on a device as in
+/// the loader inside.
 #[test]
 fn a_device_loader_fails_where_its_loader_fails() {
     [DecodePlace::Host, DecodePlace::Device].into_iter().for_each(fails_where_its_loader_fails);

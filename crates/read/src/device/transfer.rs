@@ -1,8 +1,9 @@
 //! Copies batches to a device ahead of their use; see `docs/transfer.md`.
 //!
-//! A separate thread takes host batches, queues their copies on the device's copy stream and hands the batches over. The
-//! consumer names the stream that it uses a batch on. This stream waits for the copy, and nobody waits for a whole
-//! stream. The states of a device slot, and what always holds, are in `slots.rs`.
+//! A separate thread takes host batches, queues their copies on the device's copy stream and hands
+//! the batches over. The consumer names the stream that it uses a batch on. This stream waits for
+//! the copy, and nobody waits for a whole stream. The states of a device slot, and what always
+//! holds, are in `slots.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,7 +28,8 @@ pub(super) enum Next<R, P> {
     Batch(R, P),
     End(P),
     TimedOut,
-    /// A batch failed; the next one comes next. If the position is the one before, it was not an error of a batch.
+    /// A batch failed; the next one comes next. If the position is the one before, it was not an
+    /// error of a batch.
     Failed(Error, P),
     /// No batch can come any more, as an error said before. The epoch is over.
     Over,
@@ -42,15 +44,17 @@ pub(super) struct Transfer<B: Backend, S: Source> {
     slot_bytes: usize,
     /// Number of refusals so far.
     refusals: u64,
-    /// Whether the next batch failed on the device before. It comes once more, in case memory was freed meanwhile. If it
-    /// fails again, it counts as given. Otherwise a loop that skips errors would run for ever if the device is lost.
+    /// Whether the next batch failed on the device before. It comes once more, in case memory was
+    /// freed meanwhile. If it fails again, it counts as given. Otherwise a loop that skips errors
+    /// would run for ever if the device is lost.
     is_retry: bool,
     /// Whether the end of the transfer thread was reported.
     is_over: bool,
 }
 
 impl<B: Backend, S: Source> Transfer<B, S> {
-    /// Allocates the slots and starts the thread. `interrupt` has to make a waiting `source.next()` return, for good.
+    /// Allocates the slots and starts the thread. `interrupt` has to make a waiting `source.next()`
+    /// return, for good.
     ///
     /// # Errors
     /// If there is no memory on the device, or no thread can be started.
@@ -69,9 +73,9 @@ impl<B: Backend, S: Source> Transfer<B, S> {
         Ok(Self { rack, thread, interrupt, slot_bytes, refusals, is_retry, is_over })
     }
 
-    /// The next batch, which `build` makes from its memory. `build` also lends the memory to the stream that it is used
-    /// on. If `build` fails, or there is no memory for one more slot, the same batch comes once more. If that fails, too,
-    /// it is [`Next::Failed`].
+    /// The next batch, which `build` makes from its memory. `build` also lends the memory to the
+    /// stream that it is used on. If `build` fails, or there is no memory for one more slot, the
+    /// same batch comes once more. If that fails, too, it is [`Next::Failed`].
     pub(super) fn next<R>(
         &mut self,
         deadline: Option<Instant>,
@@ -147,7 +151,8 @@ impl<B: Backend, S: Source> Transfer<B, S> {
 }
 
 impl<B: Backend, S: Source> Drop for Transfer<B, S> {
-    /// Stops and joins the thread, which waits for a copy that is under way. Batches that were given stay valid.
+    /// Stops and joins the thread, which waits for a copy that is under way. Batches that were
+    /// given stay valid.
     fn drop(&mut self) {
         self.rack.exchange.stop();
         (self.interrupt)();
@@ -160,7 +165,8 @@ impl<B: Backend, S: Source> Drop for Transfer<B, S> {
     }
 }
 
-/// A batch that is put back when this is dropped, to come first again, unless it is taken out before.
+/// A batch that is put back when this is dropped, to come first again, unless it is taken out
+/// before.
 struct Untaken<'a, B: Backend, S: Source> {
     exchange: &'a ExchangeOf<B, S>,
     ready: Option<Ready<B, S>>,

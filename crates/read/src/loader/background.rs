@@ -1,19 +1,20 @@
 //! Keeps the loader's threads from delaying the consumer.
 //!
-//! A consumer needs a processor only for moments: to take the next batch, to give a slot back, to start the device. If
-//! all cores decode, Linux lets a thread that the consumer wakes take the consumer's processor at once. When the consumer
-//! itself wakes, Linux lets the running thread finish its slice first, and looks again only at the next tick. So the
-//! consumer was up to 4 ms late, in a step of 12 ms. Threads that are scheduled as batch work preempt nobody. A thread
-//! with a longer slice than others is preempted as soon as these wake (Linux 6.12; earlier versions ignore slices). Both
-//! leave every thread its share of the time.
+//! A consumer needs a processor only for moments: to take the next batch, to give a slot back, to
+//! start the device. If all cores decode, Linux lets a thread that the consumer wakes take the
+//! consumer's processor at once. When the consumer itself wakes, Linux lets the running thread
+//! finish its slice first, and looks again only at the next tick. So the consumer was up to 4 ms
+//! late, in a step of 12 ms. Threads that are scheduled as batch work preempt nobody. A thread with
+//! a longer slice than others is preempted as soon as these wake (Linux 6.12; earlier versions
+//! ignore slices). Both leave every thread its share of the time.
 
 use std::time::Duration;
 
 /// The slice that the loader's threads ask for. The usual slice is shorter than 3 ms.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// Schedules the calling thread as batch work, in long slices. If the system refuses, or the user chose another
-/// scheduling policy than the usual one, nothing changes.
+/// Schedules the calling thread as batch work, in long slices. If the system refuses, or the user
+/// chose another scheduling policy than the usual one, nothing changes.
 pub(crate) fn wait_for_turns() {
     #[cfg(target_os = "linux")]
     let _ = linux::as_batch_work(SLICE);
@@ -26,7 +27,8 @@ mod linux {
 
     use libc::{SCHED_BATCH, SCHED_OTHER, SYS_sched_getattr, SYS_sched_setattr, sched_attr};
 
-    /// Changes how the calling thread is scheduled, if it is scheduled in the usual way. Its niceness stays the same.
+    /// Changes how the calling thread is scheduled, if it is scheduled in the usual way. Its
+    /// niceness stays the same.
     pub(super) fn as_batch_work(slice: Duration) -> io::Result<()> {
         let mut attributes = get()?;
         if attributes.sched_policy != SCHED_OTHER as u32 {

@@ -1,4 +1,5 @@
-//! Brings images of several datasets to the same bands and the same type, for batches that have images of all of them.
+//! Brings images of several datasets to the same bands and the same type, for batches that have
+//! images of all of them.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +13,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommonBands {
-    /// Centres in nm of the bands to which images are resampled ([`SpectralResponse`]). If `None`, images keep their bands, and
-    /// missing bands follow them, up to the number of bands of the dataset that has most.
+    /// Centres in nm of the bands to which images are resampled ([`SpectralResponse`]). If `None`,
+    /// images keep their bands, and missing bands follow them, up to the number of bands of the
+    /// dataset that has most.
     pub wavelengths: Option<Vec<f64>>,
     /// Full widths at half maximum in nm of these bands.
     pub fwhm: Option<Vec<f64>>,
@@ -54,7 +56,8 @@ impl Response {
         Self { starts, weights, offsets, valid: response.valid().to_vec() }
     }
 
-    /// The same for spectra whose values are multiplied by a factor and added to an offset before, both for each band.
+    /// The same for spectra whose values are multiplied by a factor and added to an offset before,
+    /// both for each band.
     fn after(&self, scaling: &[(f32, f32)]) -> Self {
         let mut scaled = self.clone();
         for (band, offset) in scaled.offsets.iter_mut().enumerate() {
@@ -90,15 +93,16 @@ impl BandFit {
         !self.responses.is_empty()
     }
 
-    /// The same for images of a stack whose values are multiplied and added to before, by two numbers for each band.
+    /// The same for images of a stack whose values are multiplied and added to before, by two
+    /// numbers for each band.
     pub(crate) fn scaled(&mut self, stack: usize, scaling: &[(f32, f32)]) {
         if let Some(response) = self.responses.get_mut(&stack) {
             *response = response.after(scaling);
         }
     }
 
-    /// Writes the pixels of an image of a stack, whose values are `from`, as batches have them. The image has this type and
-    /// number of bands. `spectra` is working memory.
+    /// Writes the pixels of an image of a stack, whose values are `from`, as batches have them. The
+    /// image has this type and number of bands. `spectra` is working memory.
     pub(crate) fn apply(
         &self,
         stack: usize,

@@ -22,8 +22,9 @@ use crate::values::{self, Value};
 
 /// A batch of samples or crops: images, masks, targets, further images, labels and ids.
 ///
-/// The batch lies in a slot of the ring and keeps the slot until it is dropped. As long as the batch lives, nobody writes
-/// to its memory. While all slots are kept, no further batch can come: asking for one is then an error, not a wait.
+/// The batch lies in a slot of the ring and keeps the slot until it is dropped. As long as the
+/// batch lives, nobody writes to its memory. While all slots are kept, no further batch can come:
+/// asking for one is then an error, not a wait.
 #[derive(Debug)]
 pub struct Batch {
     lease: Lease<BatchPlan>,
@@ -106,16 +107,16 @@ impl Batch {
         items.map(|(position, item)| self.reader_at(position).dataset.samples().name(item.sample))
     }
 
-    /// The metadata of the samples: names, labels, groups, the user's columns. Each is read from its line of
-    /// `samples.jsonl`, which may fail.
+    /// The metadata of the samples: names, labels, groups, the user's columns. Each is read from
+    /// its line of `samples.jsonl`, which may fail.
     pub fn samples(&self) -> impl ExactSizeIterator<Item = Result<Sample>> {
         let items = self.items().iter().enumerate();
         items.map(|(position, item)| self.reader_at(position).dataset.samples().get(item.sample))
     }
 
-    /// Numbers of the samples' classes (see [`Labels`](crate::Labels::classes)), if they have labels. For windows around
-    /// labelled pixels: the class ids that the mask has at their centres, or the [new ids](crate::LoaderOptions::new_ids)
-    /// that were asked for.
+    /// Numbers of the samples' classes (see [`Labels`](crate::Labels::classes)), if they have
+    /// labels. For windows around labelled pixels: the class ids that the mask has at their
+    /// centres, or the [new ids](crate::LoaderOptions::new_ids) that were asked for.
     pub fn classes(&self) -> impl ExactSizeIterator<Item = Option<u32>> {
         self.items().iter().enumerate().map(|(position, item)| {
             let labels = self.reader_at(position).dataset.labels();
@@ -128,8 +129,8 @@ impl Batch {
         self.view(0)
     }
 
-    /// The images as an array (samples, rows, columns, bands), if they are `float16`. For `float32`, see
-    /// [`ArrayView::values`].
+    /// The images as an array (samples, rows, columns, bands), if they are `float16`. For
+    /// `float32`, see [`ArrayView::values`].
     pub fn image_f16(&self) -> Option<ArrayView4<'_, f16>> {
         self.image().values()
     }
@@ -182,7 +183,8 @@ impl Batch {
         &self.lease.plan().arrays
     }
 
-    /// The slot's bytes up to the end of the last array; if a device has to decode the batch, all that it needs.
+    /// The slot's bytes up to the end of the last array; if a device has to decode the batch, all
+    /// that it needs.
     pub(crate) fn memory(&self) -> &[u8] {
         let end = self.decoding().map_or_else(|| self.end(), |decoding| decoding.bytes);
         &self.lease.bytes()[..end]
@@ -204,7 +206,8 @@ impl Batch {
         self.lease.plan().end()
     }
 
-    /// If a device has to complete the batch: its work, and where its parts lie in [`memory`](Self::memory).
+    /// If a device has to complete the batch: its work, and where its parts lie in
+    /// [`memory`](Self::memory).
     pub(crate) fn decoding(&self) -> Option<Arc<Decoding>> {
         self.lease.plan().compressed.as_ref().and_then(Compressed::decoding)
     }
@@ -214,7 +217,8 @@ impl Batch {
         self.lease
     }
 
-    /// The dataset that the samples are from; that of the first ones if there are several ([`dataset_of`](Self::dataset_of)).
+    /// The dataset that the samples are from; that of the first ones if there are several
+    /// ([`dataset_of`](Self::dataset_of)).
     pub fn dataset(&self) -> &Dataset {
         &self.reader().dataset
     }
@@ -229,7 +233,8 @@ impl Batch {
         self.shared.options().plan.mixes_items
     }
 
-    /// The number of the dataset, among those of the loader, that the sample at a position of the batch is from.
+    /// The number of the dataset, among those of the loader, that the sample at a position of the
+    /// batch is from.
     pub fn dataset_of(&self, position: usize) -> usize {
         self.reader_at(position).number
     }

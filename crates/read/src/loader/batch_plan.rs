@@ -1,12 +1,14 @@
 //! Contents of a slot: which windows of which samples are where, and the tasks that fill it.
 //!
-//! A slot begins with the images, (sample, row, column, band). The masks follow, (sample, row, column) each, then the
-//! targets and the further images, with their channels and bands. Every array starts on a page.
+//! A slot begins with the images, (sample, row, column, band). The masks follow, (sample, row,
+//! column) each, then the targets and the further images, with their channels and bands. Every
+//! array starts on a page.
 //!
-//! The smallest unit of work is a *part*: the rows of one sample's window that lie in one row of chunks; or a whole
-//! window that reaches beyond the edge of its cube; or a run of small windows, of which a batch may have thousands. A
-//! part writes to one piece of the slot. The parts of an array follow one another without gaps, so a task, which is a
-//! run of parts, writes to one piece, too.
+//! The smallest unit of work is a *part*: the rows of one sample's window that lie in one row of
+//! chunks; or a whole window that reaches beyond the edge of its cube; or a run of small windows,
+//! of which a batch may have thousands. A part writes to one piece of the slot. The parts of an
+//! array follow one another without gaps, so a task, which is a run of parts, writes to one piece,
+//! too.
 
 use std::ops::Range;
 
@@ -27,7 +29,8 @@ use crate::{Error, Result};
 #[derive(Debug, Default)]
 pub(crate) struct BatchPlan {
     pub epoch: u64,
-    /// Number of the batch among those of this rank that were left when the epoch was begun or resumed.
+    /// Number of the batch among those of this rank that were left when the epoch was begun or
+    /// resumed.
     pub number: usize,
     /// How many batches were left then.
     pub batches: usize,
@@ -39,7 +42,8 @@ pub(crate) struct BatchPlan {
     pub shape: usize,
     pub items: Vec<Item>,
     pub arrays: Vec<BatchArray>,
-    /// For each item, the bands of its image that are used, if not all that the batch has. The others have any values.
+    /// For each item, the bands of its image that are used, if not all that the batch has. The
+    /// others have any values.
     pub needed: Vec<Vec<usize>>,
     /// Why there is no batch.
     pub error: Option<Error>,
@@ -109,10 +113,11 @@ pub(crate) struct Part {
     pub bytes: usize,
 }
 
-/// Parts are combined into tasks of up to this many bytes, so that handing out a task costs little compared with its
-/// work.
+/// Parts are combined into tasks of up to this many bytes, so that handing out a task costs little
+/// compared with its work.
 const TASK_BYTES: usize = 1 << 20;
-/// Chunks are decoded ahead in tasks of up to this many bytes together, or of one chunk if it is larger.
+/// Chunks are decoded ahead in tasks of up to this many bytes together, or of one chunk if it is
+/// larger.
 const AHEAD_BYTES: usize = 1 << 20;
 /// Windows of at most this many bytes are read in runs…
 const SMALL: usize = 64 << 10;
@@ -121,8 +126,8 @@ const RUN_BYTES: usize = 256 << 10;
 /// Arrays start on pages.
 const ALIGNMENT: usize = 4096;
 
-/// Where the image of a batch, and the arrays `beside` it, of `len` windows of `rows` × `columns` of the
-/// image lie in a slot, and where they end. Images may be brought to other bands.
+/// Where the image of a batch, and the arrays `beside` it, of `len` windows of `rows` × `columns`
+/// of the image lie in a slot, and where they end. Images may be brought to other bands.
 pub(crate) fn lay_out(
     (decoder, fit): (&Decoder<'_>, Option<&BandFit>),
     beside: &[String],
@@ -185,8 +190,8 @@ impl BatchPlan {
         Some((reader, start..end))
     }
 
-    /// Cuts the filling of the slot into tasks, and adds the pieces that they write to. `read` has the dataset of each reader,
-    /// and the names of the arrays beside the image.
+    /// Cuts the filling of the slot into tasks, and adds the pieces that they write to. `read` has
+    /// the dataset of each reader, and the names of the arrays beside the image.
     pub(crate) fn cut<'r>(
         &mut self,
         read: &dyn Fn(usize) -> (&'r Dataset, &'r [String]),

@@ -4,8 +4,8 @@ use crate::Result;
 use crate::dataset::Dataset;
 use crate::plan::{BlockSize, Crop, Order, Plan, ShuffleBlocks, chunks_touched};
 
-/// Chunks are held if at least this many windows lie in each on average. With fewer, decoding the chunks for each window
-/// costs little more.
+/// Chunks are held if at least this many windows lie in each on average. With fewer, decoding the
+/// chunks for each window costs little more.
 const WORTH: f64 = 1.5;
 
 /// The blocks of a plan, and how many come together.
@@ -46,8 +46,9 @@ pub(super) fn groups_of(dataset: &Dataset, bands: Option<&[usize]>) -> Vec<usize
     dataset.stacks().iter().map(|stack| stack.image.grid().groups_of(bands)).collect()
 }
 
-/// Blocks for a plan that reads these bands. Two groups of blocks take at most `bytes` of decoded images, because the next group is decoded
-/// while the windows of one come. The blocks depend on nothing else, so that a training can go on elsewhere.
+/// Blocks for a plan that reads these bands. Two groups of blocks take at most `bytes` of decoded
+/// images, because the next group is decoded while the windows of one come. The blocks depend on
+/// nothing else, so that a training can go on elsewhere.
 pub(super) fn cut(
     dataset: &Dataset,
     plan: &Plan,

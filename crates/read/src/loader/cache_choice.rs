@@ -1,4 +1,5 @@
-//! Decides what is kept in memory if the user leaves that to the loader: as much as helps, and fits.
+//! Decides what is kept in memory if the user leaves that to the loader: as much as helps, and
+//! fits.
 
 use hsipack_format::{Opt, remedy};
 use hsipack_store::memory;
@@ -25,7 +26,8 @@ pub struct CacheChoice {
     pub limit_bytes: u64,
     /// Bytes of all decoded chunks that the windows lie in.
     pub needed_bytes: u64,
-    /// Whether the processes of this machine that train together keep the chunks in memory that they share.
+    /// Whether the processes of this machine that train together keep the chunks in memory that
+    /// they share.
     pub shared: bool,
     /// The windows among which a window is shuffled, if not among all of them.
     pub shuffle_window: Option<Shuffled>,
@@ -33,12 +35,13 @@ pub struct CacheChoice {
     pub why: String,
 }
 
-/// The windows among which a window is shuffled: those of some blocks of cubes, whose chunks are all held decoded at the
-/// same time. A window is equally likely to come at any place of an epoch, but windows that come near one another are of
-/// the same blocks.
+/// The windows among which a window is shuffled: those of some blocks of cubes, whose chunks are
+/// all held decoded at the same time. A window is equally likely to come at any place of an epoch,
+/// but windows that come near one another are of the same blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shuffled {
-    /// Bytes of decoded chunks: those of the blocks whose windows come, and those of the next blocks.
+    /// Bytes of decoded chunks: those of the blocks whose windows come, and those of the next
+    /// blocks.
     pub bytes: u64,
     /// Number of blocks that come together.
     pub blocks: usize,
@@ -70,8 +73,8 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    /// Chooses what the options ask for. `Auto` is decided by this fraction of the memory that is available beside a ring of
-    /// `ring_bytes`.
+    /// Chooses what the options ask for. `Auto` is decided by this fraction of the memory that is
+    /// available beside a ring of `ring_bytes`.
     pub(super) fn of(
         dataset: &Dataset,
         options: &LoaderOptions,
@@ -246,7 +249,8 @@ impl Chooser<'_> {
         Ok(self.whole(kind, bytes, why))
     }
 
-    /// All chunks in memory that the processes of this machine share, if there are several processes and the chunks fit.
+    /// All chunks in memory that the processes of this machine share, if there are several
+    /// processes and the chunks fit.
     fn shared(&self, ring_bytes: u64, ranks: u64) -> Option<Chosen> {
         let needed = self.needed_bytes;
         if ranks < 2 {
@@ -274,8 +278,9 @@ impl Chooser<'_> {
         Some(chosen)
     }
 
-    /// Blocks for which this machine has enough memory, or why there are none. The order depends on the size of the
-    /// blocks. So the whole memory counts, which stays the same, and not the free memory.
+    /// Blocks for which this machine has enough memory, or why there are none. The order depends on
+    /// the size of the blocks. So the whole memory counts, which stays the same, and not the free
+    /// memory.
     fn own_blocks(&self) -> Result<(Option<(u64, Cutting)>, String)> {
         let none = |why: &str| Ok((None, why.to_owned()));
         if self.options.shuffle_window == ShuffleWindow::All {
@@ -300,9 +305,9 @@ impl Chooser<'_> {
     }
 }
 
-/// The size of a shuffle window if the user leaves it to the loader, for a memory of `limit` bytes. It is a quarter of
-/// this, so that there is room for what others use, and rounded down to a power of two, so that nearly equal machines get
-/// the same size.
+/// The size of a shuffle window if the user leaves it to the loader, for a memory of `limit` bytes.
+/// It is a quarter of this, so that there is room for what others use, and rounded down to a power
+/// of two, so that nearly equal machines get the same size.
 pub fn shuffle_window_bytes(limit: u64) -> u64 {
     1 << (limit / 4).max(1).ilog2()
 }
@@ -349,8 +354,8 @@ pub(super) fn needed_bytes(
     Ok(bytes)
 }
 
-/// Bytes of these chunks as they are stored, if all chunks of a file have as many. Files whose size cannot be read count as
-/// nothing, because reading them reports the error.
+/// Bytes of these chunks as they are stored, if all chunks of a file have as many. Files whose size
+/// cannot be read count as nothing, because reading them reports the error.
 pub(super) fn stored_bytes(
     dataset: &Dataset,
     plan: &Plan,

@@ -1,4 +1,5 @@
-//! Checks whether images of several datasets can be in one batch, and how they get the same bands and type.
+//! Checks whether images of several datasets can be in one batch, and how they get the same bands
+//! and type.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +11,12 @@ use super::member::{Member, stacks_of};
 use crate::dataset::{FloatType, Integers};
 use crate::{Error, Result};
 
-/// Checks that images of all datasets can be in one batch, and decides how they get the same bands and type.
+/// Checks that images of all datasets can be in one batch, and decides how they get the same bands
+/// and type.
 ///
 /// # Errors
-/// If windows have different sizes, masks differ, or bands differ and nothing says how to bring them together; if a dataset
-/// has no wavelengths and is to be resampled.
+/// If windows have different sizes, masks differ, or bands differ and nothing says how to bring
+/// them together; if a dataset has no wavelengths and is to be resampled.
 pub(super) fn fit_members(members: Vec<Member>) -> Result<Vec<Member>> {
     let first = &members[0];
     let common = first.options.common_bands.clone();

@@ -30,8 +30,9 @@ use crate::{Error, ErrorKind, Result};
 const SMALL: usize = 64 << 10;
 /// Entries are gathered in tasks of up to this many bytes.
 const TASK_BYTES: usize = 1 << 20;
-/// Plans the batch into the slot of `slot_bytes` in this way, if the device keeps cubes or if it then takes fewer bytes than
-/// its values. Replaces `pieces` in this case. `decodes` says whether the device decodes frames.
+/// Plans the batch into the slot of `slot_bytes` in this way, if the device keeps cubes or if it
+/// then takes fewer bytes than its values. Replaces `pieces` in this case. `decodes` says whether
+/// the device decodes frames.
 pub(super) fn plan(
     reader: &Reader,
     plan: &mut BatchPlan,
@@ -201,8 +202,8 @@ impl Planner<'_> {
         self.push_at(self.end.next_multiple_of(ALIGNMENT), content, bytes, None);
     }
 
-    /// Adds a frame. If it follows the one before in a file that the device may read, it does so in the slot, too, so that both
-    /// are copied together.
+    /// Adds a frame. If it follows the one before in a file that the device may read, it does so in
+    /// the slot, too, so that both are copied together.
     fn push_frame(&mut self, content: Content, (stored, bytes): (Stored<'_>, u32)) {
         let source = self
             .may_map(stored.file)
@@ -277,8 +278,8 @@ impl Planner<'_> {
         Some(())
     }
 
-    /// Takes a window from the device's memory, if its cube has a place there. Chunks that are absent come with the batch, if
-    /// its slot has room for them beside `value_bytes_left`.
+    /// Takes a window from the device's memory, if its cube has a place there. Chunks that are
+    /// absent come with the batch, if its slot has room for them beside `value_bytes_left`.
     fn is_resident(
         &mut self,
         stored: ArrayRef<'_>,
@@ -395,7 +396,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Brings further chunks, as many as the slot has room for: windows come again and again from all of them.
+    /// Brings further chunks, as many as the slot has room for: windows come again and again from
+    /// all of them.
     fn load_ahead(&mut self) {
         let Some(residents) = self.residents else { return };
         let dataset = &self.reader.dataset;
@@ -432,7 +434,8 @@ fn value_bytes(sample_bytes: usize) -> usize {
     sample_bytes + FRAME_HEADER + ALIGNMENT + CHUNK_BYTES + 2 * STATUS_BYTES
 }
 
-/// The chunks of a window, where they are stored, and the bytes of their frames; `None` if a device cannot decode all of them.
+/// The chunks of a window, where they are stored, and the bytes of their frames; `None` if a device
+/// cannot decode all of them.
 fn frames<'a>(
     array: ArrayRef<'a>,
     decoder: &Decoder<'_>,
@@ -524,7 +527,8 @@ fn read_load(
     Ok(())
 }
 
-/// Adds what the device needs when all entries are in the slot. `false` if it cannot complete the batch after all.
+/// Adds what the device needs when all entries are in the slot. `false` if it cannot complete the
+/// batch after all.
 pub(super) fn finish(reader: &Reader, plan: &mut BatchPlan, bytes: &mut [u8]) -> bool {
     let decoding = match &plan.compressed {
         Some(compressed) if !compressed.is_spoiled() => {

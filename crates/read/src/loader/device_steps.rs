@@ -37,8 +37,8 @@ pub(crate) struct Decoding {
 pub(crate) struct LinkCopy {
     /// Where in the buffer it belongs.
     pub to: Range<usize>,
-    /// The address of its first byte in the map of a file, where it lies in one registered part. `None` if it is at the same
-    /// place of the slot as of the buffer.
+    /// The address of its first byte in the map of a file, where it lies in one registered part.
+    /// `None` if it is at the same place of the slot as of the buffer.
     pub map: Option<usize>,
 }
 

@@ -87,7 +87,8 @@ impl<'a> Work<'a> {
         (layout.start + at.position * layout.sample_bytes()) as u64
     }
 
-    /// Adds a chunk, whose frame has blocks of so many bytes. If it is stored (and not values), it may have integers.
+    /// Adds a chunk, whose frame has blocks of so many bytes. If it is stored (and not values), it
+    /// may have integers.
     fn push(
         &mut self,
         from: Option<&Arc<Region>>,
@@ -373,7 +374,8 @@ fn copies(compressed: &Compressed, tables: Range<usize>) -> Option<Vec<LinkCopy>
     Some(copies)
 }
 
-/// The chunks that windows need, and that are not there yet, except for those that the batch brings itself.
+/// The chunks that windows need, and that are not there yet, except for those that the batch brings
+/// itself.
 fn earlier(
     reader: &Reader,
     plan: &BatchPlan,

@@ -1,4 +1,5 @@
-//! The planning thread: plans batches into free slots, and tells the store which chunks will be needed.
+//! The planning thread: plans batches into free slots, and tells the store which chunks will be
+//! needed.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,7 +42,8 @@ struct Feeder<'a> {
     datasets: Vec<OneDataset<'a>>,
     /// The chunks that are decoded ahead with the latest batch.
     ahead: Vec<ChunkRef>,
-    /// The windows and parts of the latest batch. Those in the slot cannot be reached once it is published.
+    /// The windows and parts of the latest batch. Those in the slot cannot be reached once it is
+    /// published.
     items: Vec<Item>,
     needed: Vec<Vec<usize>>,
     parts: Vec<Part>,
@@ -109,8 +111,9 @@ impl<'a> OneDataset<'a> {
         self.is_suspect = self.suspicion.is_some();
     }
 
-    /// Refuses to plan a batch of a dataset that was replaced. Every batch of the epoch fails by itself, so that the
-    /// epoch has as many batches as on other ranks, and goes on if the dataset is there again.
+    /// Refuses to plan a batch of a dataset that was replaced. Every batch of the epoch fails by
+    /// itself, so that the epoch has as many batches as on other ranks, and goes on if the dataset
+    /// is there again.
     fn check(&mut self) -> Result<()> {
         if let Some(error) = self.suspicion.take() {
             return Err(error);
@@ -228,7 +231,8 @@ impl<'a> Feeder<'a> {
         Leave::Over
     }
 
-    /// The rest of an epoch. If there is one dataset with a shuffle window, the epoch may have been drawn before.
+    /// The rest of an epoch. If there is one dataset with a shuffle window, the epoch may have been
+    /// drawn before.
     fn draw(
         &mut self,
         plan: &JoinedPlan,
@@ -331,8 +335,8 @@ impl<'a> Feeder<'a> {
         Ok(())
     }
 
-    /// Tells the stores which spans the batch needs, with spans that lie close together joined. Errors are ignored here,
-    /// because reading the chunks reports them.
+    /// Tells the stores which spans the batch needs, with spans that lie close together joined.
+    /// Errors are ignored here, because reading the chunks reports them.
     fn prefetch(&mut self) {
         let sources = std::mem::take(&mut self.sources);
         for (reader, places) in &sources {

@@ -32,7 +32,8 @@ pub(super) fn fill_all(
     failures
 }
 
-/// Fills a task's piece of the slot. If a sample fails, the other samples of the task are still read.
+/// Fills a task's piece of the slot. If a sample fails, the other samples of the task are still
+/// read.
 pub(super) fn fill(
     reader: &Reader,
     plan: &BatchPlan,
@@ -106,8 +107,8 @@ impl<'a> Cubes<'a> {
         Ok((array, index))
     }
 
-    /// Copies the first windows of `items` that are of one cube and whose decoded chunks are in memory. Returns how
-    /// many.
+    /// Copies the first windows of `items` that are of one cube and whose decoded chunks are in
+    /// memory. Returns how many.
     fn gather(
         &mut self,
         decoder: Decoder<'_>,

@@ -40,7 +40,8 @@ impl<'a> LabelledMasks<'a> {
         Self { reader, latest, bytes: 0, skips: false, damaged }
     }
 
-    /// For the batches that are delivered. If damaged samples are skipped, so are samples whose masks are damaged.
+    /// For the batches that are delivered. If damaged samples are skipped, so are samples whose
+    /// masks are damaged.
     pub(super) fn for_training(reader: &'a Reader) -> Self {
         let skips = reader.options.on_damage == OnDamage::Skip;
         Self { skips, ..Self::new(reader) }

@@ -26,7 +26,8 @@ impl LoadTime {
     }
 }
 
-/// The loader as a server that delivers one batch after another, although its threads work on several at a time.
+/// The loader as a server that delivers one batch after another, although its threads work on
+/// several at a time.
 #[derive(Debug, Default)]
 pub(crate) struct LoadIntervals {
     /// When the last batch was ready.
@@ -34,10 +35,10 @@ pub(crate) struct LoadIntervals {
 }
 
 impl LoadIntervals {
-    /// Seconds that the next batch took: from when there was a slot for it and the batch before was ready, until it was
-    /// ready itself. So waiting for a slot does not count. Everything else that delays batches counts: planning,
-    /// handing out tasks, threads that wait for a processor. Counting only the work would have promised a fifth more
-    /// small batches than came.
+    /// Seconds that the next batch took: from when there was a slot for it and the batch before was
+    /// ready, until it was ready itself. So waiting for a slot does not count. Everything else that
+    /// delays batches counts: planning, handing out tasks, threads that wait for a processor.
+    /// Counting only the work would have promised a fifth more small batches than came.
     pub(crate) fn next(&mut self, loading: &LoadTime) -> Option<f64> {
         let begun = loading.begun?;
         let end = begun + Duration::from_nanos(loading.took.load(Ordering::Relaxed));
@@ -52,7 +53,8 @@ impl LoadIntervals {
 mod tests {
     use super::*;
 
-    /// The milliseconds that batches took. Each batch is given as (slot free, tasks done) in milliseconds.
+    /// The milliseconds that batches took. Each batch is given as (slot free, tasks done) in
+    /// milliseconds.
     fn took(batches: &[(u64, &[u64])]) -> Vec<u64> {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);

@@ -9,11 +9,12 @@ use crate::Result;
 use crate::decode::inside;
 use crate::plan::{Crop, EpochPlan, Item, Segment, Share};
 
-/// The cache is told nothing about longer epochs: it would take too long, and windows that are drawn from everywhere need
-/// every chunk all the time.
+/// The cache is told nothing about longer epochs: it would take too long, and windows that are
+/// drawn from everywhere need every chunk all the time.
 const MAX_ITEMS: usize = 1 << 20;
-/// How many epochs after the current one the cache is told about. If an epoch draws only some samples, or some more often
-/// than others, the epoch after the next one may need chunks that the next one does not.
+/// How many epochs after the current one the cache is told about. If an epoch draws only some
+/// samples, or some more often than others, the epoch after the next one may need chunks that the
+/// next one does not.
 const EPOCHS: u64 = 3;
 
 /// The local cache's knowledge of a loader.
@@ -30,8 +31,8 @@ impl LocalPlan {
         Self(cache.filter(|_| is_known).map(|cache| cache.plan()))
     }
 
-    /// Tells what the rest of epoch `epoch` and the next epochs will need, unless that is known. The batches of the epoch
-    /// that were `delivered` are not part of the rest.
+    /// Tells what the rest of epoch `epoch` and the next epochs will need, unless that is known.
+    /// The batches of the epoch that were `delivered` are not part of the rest.
     pub(super) fn tell(&self, reader: &Reader, epoch: u64, delivered: &[Segment]) {
         let Some(plan) = &self.0 else { return };
         let end = reader.options.end_epoch.unwrap_or(u64::MAX);
@@ -47,7 +48,8 @@ impl LocalPlan {
         }
     }
 
-    /// Batch `n` of an epoch is planned, and is about to be requested. `unfinished` batches are not filled yet.
+    /// Batch `n` of an epoch is planned, and is about to be requested. `unfinished` batches are not
+    /// filled yet.
     pub(super) fn go_on(&self, epoch: u64, n: usize, unfinished: usize) {
         if let Some(plan) = &self.0 {
             // The batch itself is one of those that are not filled.
@@ -56,7 +58,8 @@ impl LocalPlan {
     }
 }
 
-/// Blocks that all processes of this machine that train together will need in an epoch; `None` if the epoch is too long.
+/// Blocks that all processes of this machine that train together will need in an epoch; `None` if
+/// the epoch is too long.
 fn uses(
     reader: &Reader,
     plan: &UsePlan,

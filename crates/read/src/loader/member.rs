@@ -21,14 +21,16 @@ use crate::device::resident::Residents;
 use crate::plan::{Crop, Order, Plan, PlanOptions, PlanSample, Share, State};
 use crate::{Error, Result};
 
-/// One of the datasets that a loader reads: its samples, its plan, and what is kept of it in memory.
+/// One of the datasets that a loader reads: its samples, its plan, and what is kept of it in
+/// memory.
 #[derive(Clone, Debug)]
 pub struct Member {
     /// Its number among the datasets of the loader.
     pub(crate) number: usize,
     pub(crate) dataset: Dataset,
     pub(crate) options: LoaderOptions,
-    /// The shuffle window of the options or, within an epoch that was resumed, the one that the epoch began with.
+    /// The shuffle window of the options or, within an epoch that was resumed, the one that the
+    /// epoch began with.
     shuffle_window: ShuffleWindow,
     /// The plan with all windows of an epoch shuffled together.
     unblocked: Plan,
@@ -47,12 +49,14 @@ pub struct Member {
     pub(crate) residents: Option<Arc<Residents>>,
     /// Augmentations that draw the bands that images need.
     pub(crate) band_draw: Option<Arc<Pipeline>>,
-    /// How its images get the bands of batches, if these have images of several datasets with others.
+    /// How its images get the bands of batches, if these have images of several datasets with
+    /// others.
     pub(crate) fit: Option<Arc<BandFit>>,
 }
 
 impl Member {
-    /// Checks the options and plans the epochs. What is kept in memory is not decided yet ([`Self::choose`]).
+    /// Checks the options and plans the epochs. What is kept in memory is not decided yet
+    /// ([`Self::choose`]).
     pub(super) fn new(number: usize, dataset: &Dataset, options: LoaderOptions) -> Result<Self> {
         dataset.check_unchanged()?;
         check(&options)?;
@@ -95,8 +99,8 @@ impl Member {
         })
     }
 
-    /// The same, whose images are used by nothing but these augmentations. If they draw bands first, and bands are stored in
-    /// groups, only groups with drawn bands are read.
+    /// The same, whose images are used by nothing but these augmentations. If they draw bands
+    /// first, and bands are stored in groups, only groups with drawn bands are read.
     pub(crate) fn drawing_bands(mut self, pipeline: &Arc<Pipeline>) -> Self {
         let has_groups =
             self.dataset.stacks().iter().any(|stack| stack.image.grid().band_groups() > 1);
@@ -183,8 +187,8 @@ impl Member {
         }
     }
 
-    /// Checks what else may differ if cubes or masks were added since the dataset had `then` samples: a plan does not know
-    /// the labels of samples and pixels.
+    /// Checks what else may differ if cubes or masks were added since the dataset had `then`
+    /// samples: a plan does not know the labels of samples and pixels.
     fn check_grown(&self, state: &State, then: usize) -> Result<()> {
         // Crops are chosen by all masks that are read.
         let by_masks = matches!(
@@ -235,8 +239,8 @@ impl Member {
         !self.options.new_ids.is_empty()
     }
 
-    /// For each stack that is read, whether each band of its images in batches is valid, if images of several datasets are
-    /// resampled to the same bands; otherwise `None`.
+    /// For each stack that is read, whether each band of its images in batches is valid, if images
+    /// of several datasets are resampled to the same bands; otherwise `None`.
     pub fn resampled_bands(&self, stack: usize) -> Option<&[bool]> {
         self.fit.as_ref().and_then(|fit| fit.valid(stack))
     }
@@ -392,8 +396,8 @@ fn check(options: &LoaderOptions) -> Result<()> {
     Ok(())
 }
 
-/// Ids of the samples that were asked for. A sequential order keeps them as they were given. Otherwise they are
-/// ascending, so that a random order does not depend on how they were listed.
+/// Ids of the samples that were asked for. A sequential order keeps them as they were given.
+/// Otherwise they are ascending, so that a random order does not depend on how they were listed.
 fn choose(dataset: &Dataset, options: &LoaderOptions) -> Result<Vec<usize>> {
     let mut ids: Vec<usize> = match &options.samples {
         Some(ids) => ids.clone(),
@@ -444,7 +448,8 @@ fn choose_masks(
     Ok(names.filter(everywhere).collect())
 }
 
-/// The companions of a role that are read: those that `chosen` names, otherwise those that all stacks have.
+/// The companions of a role that are read: those that `chosen` names, otherwise those that all
+/// stacks have.
 fn choose_companions(
     dataset: &Dataset,
     role: Role,
@@ -482,7 +487,8 @@ fn kind_of(companion: &ChunkArray) -> String {
     }
 }
 
-/// The number of rows and columns at whose multiples windows begin and end, so that they hold whole pixels of all further images.
+/// The number of rows and columns at whose multiples windows begin and end, so that they hold whole
+/// pixels of all further images.
 ///
 /// # Errors
 /// If the crops, patches or regions do not.
@@ -582,14 +588,15 @@ fn plan_samples(
     samples.iter().map(plan_sample).collect()
 }
 
-/// The length of an axis. The axes of a cube that can be read fit into 32 bits: its chunks hold whole rows of columns or tiles
-/// below 2 GiB, and a file of 2^32 rows would be larger than any disk.
+/// The length of an axis. The axes of a cube that can be read fit into 32 bits: its chunks hold
+/// whole rows of columns or tiles below 2 GiB, and a file of 2^32 rows would be larger than any
+/// disk.
 fn axis(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
-/// Windows of one shape from several stacks come in one batch, so their element types must be the same, and the channels,
-/// bands and resolutions of their companions.
+/// Windows of one shape from several stacks come in one batch, so their element types must be the
+/// same, and the channels, bands and resolutions of their companions.
 fn check_mixing(dataset: &Dataset, plan: &Plan, beside: &[String]) -> Result<()> {
     let samples: Vec<usize> = plan.samples().iter().map(|sample| sample.sample).collect();
     let stacks = stacks_of(dataset, &samples)?;

@@ -98,7 +98,8 @@ use hsipack_store::{stopping, threads};
 use load_times::LoadIntervals;
 use replacement::{Replacement, Replacements};
 
-/// Streams batches of a dataset, epoch after epoch. Its threads and its ring live as long as it does.
+/// Streams batches of a dataset, epoch after epoch. Its threads and its ring live as long as it
+/// does.
 ///
 /// ```no_run
 /// use hsipack_read::{Dataset, Loader, LoaderOptions};
@@ -146,7 +147,8 @@ struct Position {
     epoch: u64,
     /// The batches of this epoch that were given before the loader began with it.
     delivered: Vec<Segment>,
-    /// How many batches of this epoch were given since. A batch that failed counts, because its error was given.
+    /// How many batches of this epoch were given since. A batch that failed counts, because its
+    /// error was given.
     batches: usize,
     /// All batches of the epoch were given, but its end was not reported yet.
     at_end: bool,
@@ -160,8 +162,8 @@ pub struct Epoch<'a> {
 }
 
 impl PreparedLoader {
-    /// Takes memory and starts the threads. If the loader decides what it keeps in memory, it decides again, by the memory
-    /// that is free now.
+    /// Takes memory and starts the threads. If the loader decides what it keeps in memory, it
+    /// decides again, by the memory that is free now.
     ///
     /// # Errors
     /// If the dataset was replaced since, or there is not enough memory.
@@ -187,7 +189,8 @@ impl Loader {
     /// Creates a loader at the start of epoch 0.
     ///
     /// # Errors
-    /// If the options contradict each other or the dataset, or there is not enough memory for the ring.
+    /// If the options contradict each other or the dataset, or there is not enough memory for the
+    /// ring.
     pub fn new(dataset: &Dataset, options: LoaderOptions) -> Result<Self> {
         if options.decode == DecodePlace::Device {
             return Err(no_device());
@@ -195,9 +198,10 @@ impl Loader {
         Self::begin_with(PreparedLoader::new(dataset, options)?)
     }
 
-    /// Creates a loader that goes on where another loader was when it returned `state`. Batch size, threads and
-    /// world size may differ: what is left of the epoch is divided again, and no item comes twice or is lost. Samples and
-    /// masks may have been added to the dataset since ([`State::check`]).
+    /// Creates a loader that goes on where another loader was when it returned `state`. Batch size,
+    /// threads and world size may differ: what is left of the epoch is divided again, and no item
+    /// comes twice or is lost. Samples and masks may have been added to the dataset since
+    /// ([`State::check`]).
     ///
     /// # Errors
     /// As [`new`](Self::new), and if the state is of another dataset, seed or plan.
@@ -250,29 +254,32 @@ impl Loader {
         Ok(())
     }
 
-    /// The batches that remain of the current epoch. After its end, the next call returns the next epoch, whose
-    /// first batches are already being decoded. If the iterator is dropped early, the next call goes on after
-    /// the last batch given. [`set_epoch`](Self::set_epoch) goes to another epoch.
+    /// The batches that remain of the current epoch. After its end, the next call returns the next
+    /// epoch, whose first batches are already being decoded. If the iterator is dropped early, the
+    /// next call goes on after the last batch given. [`set_epoch`](Self::set_epoch) goes to another
+    /// epoch.
     ///
-    /// A batch that fails is an error in its place; the iterator goes on with the next batch. It ends after an error that
-    /// is not an error of a batch (all slots are kept).
+    /// A batch that fails is an error in its place; the iterator goes on with the next batch. It
+    /// ends after an error that is not an error of a batch (all slots are kept).
     pub fn epoch(&mut self) -> Epoch<'_> {
         Epoch { loader: self, over: false }
     }
 
-    /// The next batch of the current epoch. At its end this is `None` once, and then the first batch of the
-    /// next epoch.
+    /// The next batch of the current epoch. At its end this is `None` once, and then the first
+    /// batch of the next epoch.
     ///
     /// # Errors
-    /// If a chunk is damaged or cannot be read, the dataset was replaced, or all slots of the ring are kept. If
-    /// slots are merely kept, the next call waits again. Any other error is the error of one batch, and counts as that
-    /// batch: the next call returns the batch after it, and [`state`](Self::state) is the state after it. So a loop that
-    /// skips errors ends with the epoch, and ranks stay in step.
+    /// If a chunk is damaged or cannot be read, the dataset was replaced, or all slots of the ring
+    /// are kept. If slots are merely kept, the next call waits again. Any other error is the error
+    /// of one batch, and counts as that batch: the next call returns the batch after it, and
+    /// [`state`](Self::state) is the state after it. So a loop that skips errors ends with the
+    /// epoch, and ranks stay in step.
     pub fn next_batch(&mut self) -> Option<Result<Batch>> {
         self.next_before(None).map(|next| next.map(|batch| batch.expect("there is no deadline")))
     }
 
-    /// Like [`next_batch`](Self::next_batch), but returns `Ok(None)` if no batch comes within `timeout`.
+    /// Like [`next_batch`](Self::next_batch), but returns `Ok(None)` if no batch comes within
+    /// `timeout`.
     ///
     /// # Errors
     /// As [`next_batch`](Self::next_batch).
@@ -360,8 +367,8 @@ impl Loader {
         }
     }
 
-    /// Turns a slot into a batch, or into the error of a batch. `None` if the deadline passes before the replacement of a
-    /// damaged batch is found.
+    /// Turns a slot into a batch, or into the error of a batch. `None` if the deadline passes
+    /// before the replacement of a damaged batch is found.
     fn accept(
         &mut self,
         mut taken: TakenBatch,
@@ -390,8 +397,8 @@ impl Loader {
         Ok(Some(batch))
     }
 
-    /// Leaves damaged samples out of a batch, if they are to be skipped. `false` if the deadline passes before the
-    /// replacement of a damaged batch is found.
+    /// Leaves damaged samples out of a batch, if they are to be skipped. `false` if the deadline
+    /// passes before the replacement of a damaged batch is found.
     fn complete(&mut self, taken: &mut TakenBatch, deadline: Option<Instant>) -> Result<bool> {
         self.without_damaged(taken)?;
         if taken.lease.plan().items.is_empty() { self.replace(taken, deadline) } else { Ok(true) }
@@ -406,7 +413,8 @@ impl Loader {
         Ok(compressed::finish(reader, plan, bytes))
     }
 
-    /// Decodes a batch in this thread that a device cannot decode. The error of damage is then the same as without a device.
+    /// Decodes a batch in this thread that a device cannot decode. The error of damage is then the
+    /// same as without a device.
     fn decode_here(&mut self, mut lease: Lease<BatchPlan>) -> Result<TakenBatch> {
         lease.wait()?;
         let reader = &self.shared.readers[lease.plan().reader];
@@ -449,8 +457,9 @@ impl Loader {
         Ok(())
     }
 
-    /// Puts an item that can be read in place of a batch whose samples are all damaged, so that the epoch has as many
-    /// batches as planned, on every rank. `false` if the deadline passes before one is found.
+    /// Puts an item that can be read in place of a batch whose samples are all damaged, so that the
+    /// epoch has as many batches as planned, on every rank. `false` if the deadline passes before
+    /// one is found.
     fn replace(&mut self, taken: &mut TakenBatch, deadline: Option<Instant>) -> Result<bool> {
         // The batch may have had no task that waited for the slot.
         taken.lease.wait()?;
@@ -505,8 +514,8 @@ impl Loader {
         self.position = Position { epoch, delivered, ..Position::default() };
     }
 
-    /// How far training is: after the last batch given, or after its error. Save this with a checkpoint and resume with
-    /// [`with_state`](Self::with_state).
+    /// How far training is: after the last batch given, or after its error. Save this with a
+    /// checkpoint and resume with [`with_state`](Self::with_state).
     pub fn state(&self) -> State {
         let Position { epoch, delivered, batches, at_end, .. } = &self.position;
         if *at_end {
@@ -540,7 +549,8 @@ impl Loader {
         &self.shared.first().dataset
     }
 
-    /// The options that the loader was created with; those of the first dataset if there are several.
+    /// The options that the loader was created with; those of the first dataset if there are
+    /// several.
     pub fn options(&self) -> &LoaderOptions {
         self.shared.options()
     }

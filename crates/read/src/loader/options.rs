@@ -20,10 +20,11 @@ use crate::{Error, Result};
 
 /// The options of a loader.
 ///
-/// An option is a field, here or in the structs that belong to it, and nowhere else: its name, its default, its
-/// documentation, and the values that it takes. `serde` makes them the settings of Python's `hsipack.Loader` and the requests
-/// to other processes. The feature `clap` makes those that have a flag arguments of `hsipack read`: the documentation is
-/// then also the help. Options that have no flag are marked with `skip`.
+/// An option is a field, here or in the structs that belong to it, and nowhere else: its name, its
+/// default, its documentation, and the values that it takes. `serde` makes them the settings of
+/// Python's `hsipack.Loader` and the requests to other processes. The feature `clap` makes those
+/// that have a flag arguments of `hsipack read`: the documentation is then also the help. Options
+/// that have no flag are marked with `skip`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
@@ -36,33 +37,35 @@ pub struct LoaderOptions {
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten))]
     pub share: Share,
-    /// Read only cubes of these splits, such as train or train,val (repeatable) [default: all cubes]
+    /// Read only cubes of these splits, such as train or train,val (repeatable)
+    /// [default: all cubes]
     #[serde(rename = "split")]
     #[cfg_attr(
         feature = "clap",
         arg(long = "split", value_name = "NAME", value_delimiter = ',', help_heading = "Samples")
     )]
     pub splits: Vec<String>,
-    /// Only these samples, by id, each once; all if `None`. [`Order::Sequential`](crate::plan::Order::Sequential) keeps
-    /// their order.
+    /// Only these samples, by id, each once; all if `None`.
+    /// [`Order::Sequential`](crate::plan::Order::Sequential) keeps their order.
     #[serde(with = "packed::optional")]
     #[cfg_attr(feature = "clap", arg(skip))]
     pub samples: Option<Vec<usize>>,
-    /// How often [`Order::Weighted`](crate::plan::Order::Weighted) draws every sample of the dataset, relative to the
-    /// others, by id. If `None`, the column `weight` of the samples is used; samples without it have 1.
+    /// How often [`Order::Weighted`](crate::plan::Order::Weighted) draws every sample of the
+    /// dataset, relative to the others, by id. If `None`, the column `weight` of the samples is
+    /// used; samples without it have 1.
     #[serde(with = "packed::optional")]
     #[cfg_attr(feature = "clap", arg(skip))]
     pub weights: Option<Vec<f64>>,
     /// Windows around labelled pixels, instead of a crop: the name of the mask, and which pixels.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub patches: Option<(String, Patches)>,
-    /// Windows that show the regions of a mask, instead of a crop: the name of the mask, and which regions. All masks
-    /// then have 0 beyond the edge of the cube, so that the pixels of a window that have the id
-    /// [`Item::region`](crate::plan::Item::region) are those of the region.
+    /// Windows that show the regions of a mask, instead of a crop: the name of the mask, and which
+    /// regions. All masks then have 0 beyond the edge of the cube, so that the pixels of a window
+    /// that have the id [`Item::region`](crate::plan::Item::region) are those of the region.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub regions: Option<(String, Regions)>,
-    /// Names of the masks to deliver. If `None`: no masks for patches, the mask of the regions for regions, and otherwise
-    /// all masks that every stack has.
+    /// Names of the masks to deliver. If `None`: no masks for patches, the mask of the regions for
+    /// regions, and otherwise all masks that every stack has.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub masks: Option<Vec<String>>,
     /// Names of the targets to deliver. If `None`, all targets that every stack has.
@@ -71,15 +74,17 @@ pub struct LoaderOptions {
     /// Names of the further images to deliver. If `None`, all further images that every stack has.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub images: Option<Vec<String>>,
-    /// New class ids for masks, used in what is delivered: masks, and labels of windows around labelled pixels. Which
-    /// windows there are, and how classes are balanced, still depends on the ids in the dataset.
+    /// New class ids for masks, used in what is delivered: masks, and labels of windows around
+    /// labelled pixels. Which windows there are, and how classes are balanced, still depends on the
+    /// ids in the dataset.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub new_ids: Vec<NewIds>,
     /// Bands to keep, counted from 0, in this order, such as 0,5,10-20 [default: all]
     // With its path, the type is one value for clap: a list.
     #[cfg_attr(feature = "clap", arg(long, value_name = "LIST", value_parser = arguments::bands, help_heading = "Contents"))]
     pub bands: Option<std::vec::Vec<usize>>,
-    /// If [`mixes_items`](PlanOptions::mixes_items): the bands of the batches. If `None`, all datasets must have the same bands.
+    /// If [`mixes_items`](PlanOptions::mixes_items): the bands of the batches. If `None`, all
+    /// datasets must have the same bands.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub common_bands: Option<CommonBands>,
     /// Number of threads that decode [default: one per core]
@@ -94,38 +99,44 @@ pub struct LoaderOptions {
     pub memory: MemoryOptions,
     /// Keep chunks in memory: compressed (saves reading) or decoded (also saves decoding)
     ///
-    /// auto keeps all chunks decoded, when there is time for it, if they fit into half of the free memory. Otherwise it keeps the decoded chunks of a
-    /// shuffle window (--shuffle-window), if there is one; otherwise all chunks compressed, if they fit; otherwise none.
-    /// The report says what was chosen, and why.
+    /// auto keeps all chunks decoded, when there is time for it, if they fit into half of the free
+    /// memory. Otherwise it keeps the decoded chunks of a shuffle window (--shuffle-window), if
+    /// there is one; otherwise all chunks compressed, if they fit; otherwise none. The report says
+    /// what was chosen, and why.
     #[serde(with = "by_name")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "WHAT", value_parser = arguments::one_of(&CacheKind::ALL), default_value_t = CacheKind::Auto, help_heading = "Resources"))]
     pub cache: CacheKind,
-    /// Memory for the cache. With --cache compressed or decoded, chunks that do not fit are read again every epoch
+    /// Memory for the cache. With --cache compressed or decoded, chunks that do not fit are read
+    /// again every epoch
     // With `CacheKind::Auto`, 0 stands for half of the free memory.
     #[serde(rename = "cache_size")]
     #[cfg_attr(feature = "clap", arg(long = "cache-size", value_name = "BYTES", value_parser = arguments::bytes, default_value_t = 0, hide_default_value = true, help_heading = "Resources"))]
     pub cache_bytes: u64,
-    /// Shuffle windows (--windows, --patch) within the whole epoch, or within this many decoded bytes at a time
+    /// Shuffle windows (--windows, --patch) within the whole epoch, or within this many decoded
+    /// bytes at a time
     ///
-    /// With a number of bytes, the windows of some cubes, or parts of cubes, are shuffled at a time: as many as take this
-    /// many bytes decoded. Then each chunk is decoded about once per epoch.
+    /// With a number of bytes, the windows of some cubes, or parts of cubes, are shuffled at a
+    /// time: as many as take this many bytes decoded. Then each chunk is decoded about once per
+    /// epoch.
     ///
-    /// auto shuffles among all windows of the epoch if their chunks fit into the cache. Otherwise it takes --cache-size, or
-    /// a quarter of the machine's memory rounded down to a power of two. With several processes it takes the whole epoch,
-    /// because all processes would have to use the same size. The order depends on the size: give the size to get the
-    /// same order on other machines.
+    /// auto shuffles among all windows of the epoch if their chunks fit into the cache. Otherwise
+    /// it takes --cache-size, or a quarter of the machine's memory rounded down to a power of two.
+    /// With several processes it takes the whole epoch, because all processes would have to use the
+    /// same size. The order depends on the size: give the size to get the same order on other
+    /// machines.
     #[serde(with = "by_name")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "auto|all|BYTES", value_parser = arguments::shuffle_window, default_value_t = ShuffleWindow::Auto, help_heading = "Resources"))]
     pub shuffle_window: ShuffleWindow,
     /// Decode chunks on the CPU (host), or on the GPU that batches are copied to (device)
     ///
-    /// With device, chunks cross the bus as they are stored, and the GPU decodes them: LZ4 with elements of 1, 2 or 4 bytes, in
-    /// batches for which that takes fewer bytes. The CPU decodes the rest. This was not run on a GPU yet, so auto is host.
+    /// With device, chunks cross the bus as they are stored, and the GPU decodes them: LZ4 with
+    /// elements of 1, 2 or 4 bytes, in batches for which that takes fewer bytes. The CPU decodes
+    /// the rest. This was not run on a GPU yet, so auto is host.
     #[serde(with = "by_name")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "WHERE", value_parser = arguments::one_of(&DecodePlace::ALL), default_value_t = DecodePlace::Auto, help_heading = "Device"))]
     pub decode: DecodePlace,
-    /// Skip cubes with damaged chunks, and count them; a batch without any other cube gets one that can be read, as
-    /// padding [default: a damaged chunk is an error]
+    /// Skip cubes with damaged chunks, and count them; a batch without any other cube gets one that
+    /// can be read, as padding [default: a damaged chunk is an error]
     #[serde(with = "by_name")]
     #[cfg_attr(feature = "clap", arg(long = "skip-damaged", action = clap::ArgAction::SetTrue, value_parser = arguments::on_damage(), help_heading = "Reading"))]
     pub on_damage: OnDamage,
@@ -157,18 +168,20 @@ mod recording {
     }
 }
 
-/// Among which windows a window is shuffled. Only crops, patches and listed windows come in shuffle windows, and only
-/// with [`Order::Shuffled`](crate::plan::Order::Shuffled). Whole cubes never do.
+/// Among which windows a window is shuffled. Only crops, patches and listed windows come in shuffle
+/// windows, and only with [`Order::Shuffled`](crate::plan::Order::Shuffled). Whole cubes never do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ShuffleWindow {
-    /// All windows of the epoch, if their decoded chunks fit into the cache's limit. Otherwise those of as many blocks of
-    /// cubes as fit into a quarter of the machine's memory (rounded down to a power of two), or into
-    /// [`LoaderOptions::cache_bytes`] if that is given. With several processes, all windows of the epoch.
+    /// All windows of the epoch, if their decoded chunks fit into the cache's limit. Otherwise
+    /// those of as many blocks of cubes as fit into a quarter of the machine's memory (rounded down
+    /// to a power of two), or into [`LoaderOptions::cache_bytes`] if that is given. With several
+    /// processes, all windows of the epoch.
     #[default]
     Auto,
     /// All windows of the epoch.
     All,
-    /// The windows of as many blocks of cubes as take this many bytes decoded, together with the next blocks.
+    /// The windows of as many blocks of cubes as take this many bytes decoded, together with the
+    /// next blocks.
     Bytes(u64),
 }
 
@@ -203,7 +216,8 @@ pub enum DecodePlace {
     /// The CPU, until decoding on a GPU was measured.
     #[default]
     Auto,
-    /// The GPU, for chunks that it can decode, in batches for which fewer bytes are copied that way.
+    /// The GPU, for chunks that it can decode, in batches for which fewer bytes are copied that
+    /// way.
     Device,
     /// The CPU.
     Host,
@@ -222,8 +236,8 @@ pub enum OnDamage {
     /// The batch is an error that names shard and sample. The next batch is the one after it.
     #[default]
     Error,
-    /// Skip the sample, and count it. If all samples of a batch are damaged, one item that can be read takes their place,
-    /// as padding, so that every rank gets as many batches as planned.
+    /// Skip the sample, and count it. If all samples of a batch are damaged, one item that can be
+    /// read takes their place, as padding, so that every rank gets as many batches as planned.
     Skip,
 }
 
@@ -236,7 +250,8 @@ impl Default for LoaderOptions {
 }
 
 impl LoaderOptions {
-    /// Options for batches of `batch_size` samples, with one decoding thread per core and four slots.
+    /// Options for batches of `batch_size` samples, with one decoding thread per core and four
+    /// slots.
     pub fn new(batch_size: usize) -> Self {
         Self {
             plan: PlanOptions::new(batch_size),

@@ -19,10 +19,11 @@ use crate::device::resident::Residents;
 use crate::plan::{JoinedPlan, Plan, Share, State, lengths, seed_of};
 use crate::{Error, Result};
 
-/// A [`Loader`](super::Loader) whose options are checked and whose epochs are planned, but which has neither memory nor threads yet.
+/// A [`Loader`](super::Loader) whose options are checked and whose epochs are planned, but which
+/// has neither memory nor threads yet.
 ///
-/// It can be made long before training begins, in a process that later forks, and before it is known which of several
-/// processes this one is ([`at`](Self::at)).
+/// It can be made long before training begins, in a process that later forks, and before it is
+/// known which of several processes this one is ([`at`](Self::at)).
 ///
 /// ```no_run
 /// use hsipack_read::plan::Share;
@@ -56,15 +57,16 @@ impl PreparedLoader {
         Self::joined(vec![(dataset.clone(), options)], None)
     }
 
-    /// The same for several datasets with the same bands and masks. Every batch comes from one of them
-    /// ([`Batch::dataset`](super::Batch::dataset)). If the order is shuffled, the datasets give batches in random turns,
-    /// drawn from seed and epoch; otherwise they come one after the other. All have the options of the first, except for
-    /// their [samples](LoaderOptions::samples), [weights](LoaderOptions::weights), [splits](LoaderOptions::splits) and
-    /// [bands](LoaderOptions::bands).
+    /// The same for several datasets with the same bands and masks. Every batch comes from one of
+    /// them ([`Batch::dataset`](super::Batch::dataset)). If the order is shuffled, the datasets
+    /// give batches in random turns, drawn from seed and epoch; otherwise they come one after the
+    /// other. All have the options of the first, except for their
+    /// [samples](LoaderOptions::samples), [weights](LoaderOptions::weights),
+    /// [splits](LoaderOptions::splits) and [bands](LoaderOptions::bands).
     ///
-    /// `weights` are the fractions of the datasets in an epoch, in any unit. An epoch has the items of all datasets, or
-    /// [`epoch_length`](crate::plan::PlanOptions::epoch_length); items come several times if a dataset has fewer than its
-    /// fraction.
+    /// `weights` are the fractions of the datasets in an epoch, in any unit. An epoch has the items
+    /// of all datasets, or [`epoch_length`](crate::plan::PlanOptions::epoch_length); items come
+    /// several times if a dataset has fewer than its fraction.
     ///
     /// ```no_run
     /// use hsipack_read::{Dataset, LoaderOptions, PreparedLoader};
@@ -80,7 +82,8 @@ impl PreparedLoader {
     /// ```
     ///
     /// # Errors
-    /// As [`new`](Self::new); if the datasets do not have the same bands and masks, or weights are not valid.
+    /// As [`new`](Self::new); if the datasets do not have the same bands and masks, or weights are
+    /// not valid.
     pub fn joined(
         datasets: Vec<(Dataset, LoaderOptions)>,
         weights: Option<&[f64]>,
@@ -114,7 +117,8 @@ impl PreparedLoader {
     /// The same loader for another place among the processes that train together.
     ///
     /// # Errors
-    /// If nothing is left for each process, there is not enough memory, or a shuffle window is no longer possible.
+    /// If nothing is left for each process, there is not enough memory, or a shuffle window is no
+    /// longer possible.
     pub fn at(self, share: Share) -> Result<Self> {
         if self.options().share == share {
             return Ok(self);
@@ -127,9 +131,10 @@ impl PreparedLoader {
         Ok(prepared)
     }
 
-    /// The same loader, which will go on where another loader was when it returned `state`. Batch size, threads and world
-    /// size may differ: what is left of the epoch is divided again, and no item comes twice or is lost. Samples and masks
-    /// may have been added to the dataset since ([`State::check`]).
+    /// The same loader, which will go on where another loader was when it returned `state`. Batch
+    /// size, threads and world size may differ: what is left of the epoch is divided again, and no
+    /// item comes twice or is lost. Samples and masks may have been added to the dataset since
+    /// ([`State::check`]).
     ///
     /// # Errors
     /// If the state is of another dataset, seed or plan.
@@ -165,7 +170,8 @@ impl PreparedLoader {
         Self { page_cache: Some(page_cache), ..self }
     }
 
-    /// The same loader, whose batches are used by nothing but these augmentations, one for each dataset.
+    /// The same loader, whose batches are used by nothing but these augmentations, one for each
+    /// dataset.
     pub(crate) fn drawing_bands(mut self, pipelines: &[Arc<Pipeline>]) -> Self {
         let members = self.members.into_iter().zip(pipelines);
         self.members = members.map(|(member, pipeline)| member.drawing_bands(pipeline)).collect();
@@ -265,13 +271,14 @@ impl PreparedLoader {
         &self.members[0].images
     }
 
-    /// Cache policy, with its reason; that of the first dataset if there are several. The loader may decide otherwise when
-    /// it starts.
+    /// Cache policy, with its reason; that of the first dataset if there are several. The loader
+    /// may decide otherwise when it starts.
     pub fn cache(&self) -> &CacheChoice {
         &self.members[0].cached
     }
 
-    /// Samples and chunks that the loader reads, and their costs; those of the first dataset if there are several.
+    /// Samples and chunks that the loader reads, and their costs; those of the first dataset if
+    /// there are several.
     pub fn workload(&self) -> Workload {
         self.members[0].workload()
     }
@@ -302,7 +309,8 @@ impl PreparedLoader {
 }
 
 impl Workload {
-    /// The workload for a loader with these options. For windows around labelled pixels, all their masks are read.
+    /// The workload for a loader with these options. For windows around labelled pixels, all their
+    /// masks are read.
     ///
     /// # Errors
     /// As [`Loader::new`](super::Loader::new), except for the memory of its ring.
@@ -432,8 +440,9 @@ fn check_alike(first: &Member, other: &Member) -> Result<()> {
     Ok(())
 }
 
-/// Compares ring and cache with the available memory. Otherwise the system would end the process later, without a
-/// message. The cache never holds more than the decoded chunks that are read: `cache` bytes.
+/// Compares ring and cache with the available memory. Otherwise the system would end the process
+/// later, without a message. The cache never holds more than the decoded chunks that are read:
+/// `cache` bytes.
 fn check_memory(slot_bytes: usize, slots: usize, cache: u64) -> Result<()> {
     // The notes about each slot count as well: even a billion empty slots do not fit.
     let slot = (slot_bytes as u64).max(NOTES_A_SLOT);

@@ -135,7 +135,8 @@ impl Reader {
         }
     }
 
-    /// Whether the loader would keep chunks in memory by its own choice, but a device keeps all of them.
+    /// Whether the loader would keep chunks in memory by its own choice, but a device keeps all of
+    /// them.
     fn needs_no_cache(&self) -> bool {
         let are_whole = self.residents.as_ref().is_some_and(|residents| residents.are_whole());
         are_whole && self.cached.chosen
@@ -188,7 +189,8 @@ impl Reader {
         state_before(&self.plan, &self.dataset, &self.cached, epoch)
     }
 
-    /// The padding of an array's windows beyond the edge of their cube. If no window reaches there, it does not matter.
+    /// The padding of an array's windows beyond the edge of their cube. If no window reaches there,
+    /// it does not matter.
     pub(super) fn pad(&self, array: ArrayRef<'_>) -> Pad {
         let crop = &self.plan.options().crop;
         match crop {

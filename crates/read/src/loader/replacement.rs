@@ -1,9 +1,10 @@
 //! Finds items in place of batches whose samples are all damaged.
 //!
-//! If damaged samples are skipped, a batch may be left without samples. It must come nevertheless: the other ranks have
-//! their part of it, and `len(loader)` counts it. So it gets one item of its shape that can be read, as padding. Like the
-//! padding of last batches, this is the first item of the whole epoch that will do. So it does not depend on the rank, on
-//! the number of threads, or on where an epoch was resumed.
+//! If damaged samples are skipped, a batch may be left without samples. It must come nevertheless:
+//! the other ranks have their part of it, and `len(loader)` counts it. So it gets one item of its
+//! shape that can be read, as padding. Like the padding of last batches, this is the first item of
+//! the whole epoch that will do. So it does not depend on the rank, on the number of threads, or on
+//! where an epoch was resumed.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -34,21 +35,23 @@ pub(super) enum Replacement {
     None,
 }
 
-/// The search for an item of one shape, in two rounds. The first round tries one window of each sample, because a sample
-/// may have very many windows in a damaged shard. The second round tries the other windows.
+/// The search for an item of one shape, in two rounds. The first round tries one window of each
+/// sample, because a sample may have very many windows in a damaged shard. The second round tries
+/// the other windows.
 #[derive(Debug, Default)]
 struct Search {
     /// The item to try next, as a place in the epoch's order.
     position: u32,
     is_second: bool,
-    /// The window of each sample that was tried in the first round; `None` if its windows cannot be drawn.
+    /// The window of each sample that was tried in the first round; `None` if its windows cannot be
+    /// drawn.
     tried: HashMap<usize, Option<Window>>,
     found: Option<Item>,
 }
 
 impl Replacements {
-    /// Looks for an item of the shape of a batch, and reads it into the batch's slot. The search ends early if the loader
-    /// `is_stopped`.
+    /// Looks for an item of the shape of a batch, and reads it into the batch's slot. The search
+    /// ends early if the loader `is_stopped`.
     ///
     /// # Errors
     /// If an item cannot be read for another reason than damage.

@@ -78,7 +78,8 @@ impl Shared {
         })
     }
 
-    /// The same without memory. It cannot fill a ring, but it can plan batches and read their items.
+    /// The same without memory. It cannot fill a ring, but it can plan batches and read their
+    /// items.
     pub(crate) fn without_ring(prepared: PreparedLoader) -> Result<Self> {
         let memory = MemoryOptions { locked: false, ..MemoryOptions::default() };
         let ring = Ring::new(prepared.options().slots, 0, &memory)?;
@@ -90,8 +91,8 @@ impl Shared {
         &self.readers[0]
     }
 
-    /// The options that all datasets have in common: threads, slots, ranks, damage, trace. Others are those of the first
-    /// dataset.
+    /// The options that all datasets have in common: threads, slots, ranks, damage, trace. Others
+    /// are those of the first dataset.
     pub(crate) fn options(&self) -> &LoaderOptions {
         &self.first().options
     }

@@ -1,9 +1,11 @@
-//! Decides which chunks are decoded with which batch and buffer, and which are dropped, if windows come block by block.
+//! Decides which chunks are decoded with which batch and buffer, and which are dropped, if windows
+//! come block by block.
 //!
-//! While the batches of a group of blocks are filled, the chunks of the next group are decoded, some with each batch. The
-//! chunks that are still missing are decoded with the first batch of the group; at the start of training, these are all
-//! chunks. Chunks are dropped once the batches of their group are filled. If groups have fewer batches than the ring has
-//! slots, chunks of more than two groups are buffer.
+//! While the batches of a group of blocks are filled, the chunks of the next group are decoded,
+//! some with each batch. The chunks that are still missing are decoded with the first batch of the
+//! group; at the start of training, these are all chunks. Chunks are dropped once the batches of
+//! their group are filled. If groups have fewer batches than the ring has slots, chunks of more
+//! than two groups are buffer.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -37,8 +39,8 @@ pub(super) struct ShuffleSchedule {
 }
 
 impl ShuffleSchedule {
-    /// Puts the chunks that are to be decoded with batch `n` into `ahead`, and drops chunks that are no longer needed. Of the
-    /// batches before, up to `unfinished` are not filled yet.
+    /// Puts the chunks that are to be decoded with batch `n` into `ahead`, and drops chunks that
+    /// are no longer needed. Of the batches before, up to `unfinished` are not filled yet.
     pub(super) fn turn(
         &mut self,
         reader: &Reader,

@@ -1,4 +1,5 @@
-//! Where a loader spends its time. This is always counted, at the cost of a few instructions per task.
+//! Where a loader spends its time. This is always counted, at the cost of a few instructions per
+//! task.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -30,7 +31,8 @@ pub(crate) struct Counters {
     pub times: Times,
 }
 
-/// Counters and times of a loader since it was created, or between two snapshots ([`since`](Self::since)). Times are in seconds.
+/// Counters and times of a loader since it was created, or between two snapshots
+/// ([`since`](Self::since)). Times are in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoaderStats {
     /// Time that passed.
@@ -162,8 +164,8 @@ pub(super) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The statistics of any kind of loader. Every command prints them, and `hsipack simulate --from` reads them. See
-/// docs/statistics.md. Times are in seconds.
+/// The statistics of any kind of loader. Every command prints them, and `hsipack simulate --from`
+/// reads them. See docs/statistics.md. Times are in seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Statistics {
     /// Version of this schema: 1.
@@ -172,8 +174,9 @@ pub struct Statistics {
     pub batches: u64,
     /// Time that the consumer waited for batches to be copied or decoded.
     pub waiting_s: f64,
-    /// Number of batches that are loaded at the same time, independently of one another. 1 if all threads share the
-    /// next batch, as in this loader; the number of workers if each worker has its own batch.
+    /// Number of batches that are loaded at the same time, independently of one another. 1 if all
+    /// threads share the next batch, as in this loader; the number of workers if each worker has
+    /// its own batch.
     pub loaders: usize,
     /// Number of batches that there is room for: in use, ready and being loaded.
     pub slots: usize,
@@ -195,11 +198,12 @@ pub struct Statistics {
     /// Batches that the device decoded.
     #[serde(default)]
     pub device_decoded: u64,
-    /// Images that came from the memory of the device ([`DeviceOptions::device_cache`](crate::DeviceOptions::device_cache)).
+    /// Images that came from the memory of the device
+    /// ([`DeviceOptions::device_cache`](crate::DeviceOptions::device_cache)).
     #[serde(default)]
     pub device_cache_hits: u64,
-    /// Statistics of the loader inside. With a device, its threads are up to three batches ahead, and its consumer is
-    /// the thread that copies.
+    /// Statistics of the loader inside. With a device, its threads are up to three batches ahead,
+    /// and its consumer is the thread that copies.
     pub loader: LoaderStats,
 }
 

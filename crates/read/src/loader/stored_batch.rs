@@ -1,5 +1,5 @@
-//! Batches that a device completes: their slots hold chunks as they are stored, or nothing but a list of windows of cubes
-//! that are in the device's memory, instead of values.
+//! Batches that a device completes: their slots hold chunks as they are stored, or nothing but a
+//! list of windows of cubes that are in the device's memory, instead of values.
 //!
 //! ```text
 //! frame │ frame │ … │ values │ …  │ tables, bands, zeros ┊ statuses
@@ -10,15 +10,17 @@
 //! All windows of one array and sample come in one of these forms:
 //!
 //! - as the frames of their chunks;
-//! - as values in a frame that is not compressed: chunks of other codecs, windows that reach beyond the edge of their cube,
-//!   some of the bands, new class ids;
-//! - from a cube in the device's memory ([`Residents`]). Chunks of the cube that are not there yet come with the batch, for
-//!   themselves, so that later batches find them.
+//! - as values in a frame that is not compressed: chunks of other codecs, windows that reach beyond
+//!   the edge of their cube, some of the bands, new class ids;
+//! - from a cube in the device's memory ([`Residents`]). Chunks of the cube that are not there yet
+//!   come with the batch, for themselves, so that later batches find them.
 //!
-//! Frames of files in the system's page cache are not gathered, if the device can read them there ([`PageCache`]): they have
-//! their places in the slot, but the copies to the device take them from the file's map. Checksums of chunks that are due are
-//! compared in the map when a task is done, which later epochs do not read. The batch's arrays say where values lie on the device.
-//! `compressed.rs` plans and fills such slots, and `device_work.rs` says how the device's work follows.
+//! Frames of files in the system's page cache are not gathered, if the device can read them there
+//! ([`PageCache`]): they have their places in the slot, but the copies to the device take them from
+//! the file's map. Checksums of chunks that are due are compared in the map when a task is done,
+//! which later epochs do not read. The batch's arrays say where values lie on the device.
+//! `compressed.rs` plans and fills such slots, and `device_work.rs` says how the device's work
+//! follows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,7 +37,8 @@ use crate::shuffle_buffer::ChunkRef;
 
 /// Every entry starts at a multiple of this many bytes.
 pub(super) const ALIGNMENT: usize = 16;
-/// Frames that follow one another in a file with at most this many bytes between them are copied together.
+/// Frames that follow one another in a file with at most this many bytes between them are copied
+/// together.
 pub(super) const MAX_GAP: u64 = 64;
 
 /// The contents of a slot that has no values.
@@ -84,7 +87,8 @@ impl Mapped {
 }
 
 impl Entry {
-    /// If the device reads the frame in the page cache: the parts of its file, and its first byte there.
+    /// If the device reads the frame in the page cache: the parts of its file, and its first byte
+    /// there.
     pub(super) fn mapped(&self) -> Option<(&Leased, u64)> {
         let mapped =
             self.mapped.as_ref().filter(|mapped| !mapped.is_gathered.load(Ordering::Relaxed));
@@ -145,7 +149,8 @@ pub(super) struct ResidentWindow {
     pub cube: Cube,
 }
 
-/// Chunks that a batch brings to the device's memory. Those that do not arrive are absent again when this is dropped.
+/// Chunks that a batch brings to the device's memory. Those that do not arrive are absent again
+/// when this is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Loads(pub Vec<Load>);
 
@@ -205,7 +210,8 @@ impl Compressed {
         self.loads.0.iter().map(chunk)
     }
 
-    /// Whether the device reads all frames in the page cache, and nothing of them is read from a disk any more.
+    /// Whether the device reads all frames in the page cache, and nothing of them is read from a
+    /// disk any more.
     pub(super) fn is_mapped(&self) -> bool {
         self.entries.iter().all(|entry| entry.mapped.is_some()) && self.leases.are_registered()
     }
@@ -215,7 +221,8 @@ impl Compressed {
         self.is_spoiled.load(Ordering::Relaxed)
     }
 
-    /// Leaves out the samples at `positions` (ascending). The frames that stay keep their places in the slot.
+    /// Leaves out the samples at `positions` (ascending). The frames that stay keep their places in
+    /// the slot.
     pub(super) fn remove(&mut self, positions: &[usize]) {
         let stays = |at: At| !positions.contains(&at.position);
         let moved = |at: &mut At| {

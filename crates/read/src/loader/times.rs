@@ -11,20 +11,22 @@ use crate::trace::{BatchNumber, Trace, Track};
 /// How long the latest batches took, in seconds; at most 16384 of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BatchTimes {
-    /// Time that loading a batch takes, from when there is room for it. With `loaders` batches loaded at the same time,
-    /// batches come every `load_s / loaders` if nothing else has to be waited for.
+    /// Time that loading a batch takes, from when there is room for it. With `loaders` batches
+    /// loaded at the same time, batches come every `load_s / loaders` if nothing else has to be
+    /// waited for.
     pub load_s: Distribution,
-    /// With a device: time to copy a batch, compressed or not, from when there is a slot for it and what used the slot
-    /// before is done.
+    /// With a device: time to copy a batch, compressed or not, from when there is a slot for it and
+    /// what used the slot before is done.
     #[serde(default)]
     pub copy_s: Distribution,
-    /// With a device that decodes or gathers: time that this takes, from when the batch is copied and there is a slot; 0
-    /// for a batch that the CPU decoded.
+    /// With a device that decodes or gathers: time that this takes, from when the batch is copied
+    /// and there is a slot; 0 for a batch that the CPU decoded.
     #[serde(default)]
     pub decode_s: Distribution,
     /// Time that the consumer waited for a batch.
     pub wait_s: Distribution,
-    /// Time from getting a batch to asking for the next one: the training step, augmentations included.
+    /// Time from getting a batch to asking for the next one: the training step, augmentations
+    /// included.
     pub step_s: Distribution,
 }
 

@@ -63,7 +63,8 @@ pub(super) fn run(shared: &Shared, thread: usize) {
     }
 }
 
-/// Decodes chunks and holds them. If that fails, it fails again when the chunk is needed, and is reported then.
+/// Decodes chunks and holds them. If that fails, it fails again when the chunk is needed, and is
+/// reported then.
 fn hold(reader: &Reader, chunks: &[ChunkRef], scratch: &mut Scratch) {
     let Some(buffer) = &reader.shuffle_buffer else { return };
     for chunk in chunks {

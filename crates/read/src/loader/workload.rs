@@ -14,7 +14,8 @@ pub struct Workload {
     pub counts: Vec<u32>,
     /// How many chunks a window lies in, on average.
     pub chunks: f64,
-    /// How often a chunk of the images is decoded while all windows come once, on average, if nothing is kept.
+    /// How often a chunk of the images is decoded while all windows come once, on average, if
+    /// nothing is kept.
     pub decoded: f64,
     /// The cache policy, as [`Loader::cache`](super::Loader::cache) reports it.
     pub cache: CacheChoice,

@@ -5,9 +5,10 @@
 //! now:            cut what is left with the sizes of now
 //! a cut:          split by shape, keep order → cut every shape's items → order the batches
 //! ```
-//! If what is left after some batches is cut again, this gives exactly the batches that would have come next. So an epoch
-//! gives the same batches however often and wherever it is interrupted. The reason is that a batch's place among the
-//! others depends only on its first item, and that the places in an order are those of the whole epoch.
+//! If what is left after some batches is cut again, this gives exactly the batches that would have
+//! come next. So an epoch gives the same batches however often and wherever it is interrupted. The
+//! reason is that a batch's place among the others depends only on its first item, and that the
+//! places in an order are those of the whole epoch.
 
 use std::ops::Range;
 
@@ -21,8 +22,8 @@ use serde::{Deserialize, Serialize};
 
 /// Treatment of the items of each shape that do not fill a last global batch.
 ///
-/// In any case, all ranks get the same number of batches, and no batch is empty. Otherwise training on several processes
-/// would hang.
+/// In any case, all ranks get the same number of batches, and no batch is empty. Otherwise training
+/// on several processes would hang.
 ///
 /// | | items of the last batch | [`padding`](super::Item::padding) |
 /// |---|---|---|
@@ -180,7 +181,8 @@ impl Span {
 /// Places in an order.
 #[derive(Clone, Debug)]
 enum Places {
-    /// If all items have one shape: the places that are left, which are all from some place on. There may be 10^8.
+    /// If all items have one shape: the places that are left, which are all from some place on.
+    /// There may be 10^8.
     From(Range<u32>),
     Listed(Vec<u32>),
 }
@@ -210,12 +212,14 @@ pub(super) struct Cut {
     spans: Vec<Span>,
     /// Number of items in a full batch.
     global: usize,
-    /// For every shape, the places of the items that fill up its last batch. They are repeated as needed.
+    /// For every shape, the places of the items that fill up its last batch. They are repeated as
+    /// needed.
     padding: Vec<Vec<u32>>,
 }
 
 impl Epoch<'_> {
-    /// Cuts what is left after the `delivered` segments into batches of `batch_size` items for each of `world_size` ranks.
+    /// Cuts what is left after the `delivered` segments into batches of `batch_size` items for each
+    /// of `world_size` ranks.
     ///
     /// # Errors
     /// If a segment has more batches than its sizes allow, or if sizes are not valid.
@@ -243,7 +247,8 @@ impl Epoch<'_> {
         self.shapes[self.order.sample(position) as usize] as usize
     }
 
-    /// Cuts the items at these places into batches, without padding. The places ascend within every shape.
+    /// Cuts the items at these places into batches, without padding. The places ascend within every
+    /// shape.
     fn cut(&self, remaining: Places, global: usize) -> Cut {
         let (places, starts) = self.by_shape(remaining);
         let mut spans = Vec::new();
@@ -261,7 +266,8 @@ impl Epoch<'_> {
         Cut { places, spans, global, padding: Vec::new() }
     }
 
-    /// Sorts the places by shape and otherwise keeps their order. Also returns where every shape starts, and the end.
+    /// Sorts the places by shape and otherwise keeps their order. Also returns where every shape
+    /// starts, and the end.
     fn by_shape(&self, remaining: Places) -> (Places, Vec<usize>) {
         if self.shape_count == 1 {
             let end = remaining.len();

@@ -1,8 +1,8 @@
 //! How cubes of one shape are cut into blocks. The windows of a block come together.
 //!
-//! A window that begins in one block may reach into the next one, and the chunks there are then decoded for both
-//! blocks. So blocks are large enough to keep this small, and otherwise as small as possible: the more blocks come
-//! together, the better the order.
+//! A window that begins in one block may reach into the next one, and the chunks there are then
+//! decoded for both blocks. So blocks are large enough to keep this small, and otherwise as small
+//! as possible: the more blocks come together, the better the order.
 
 use std::ops::Range;
 
@@ -13,7 +13,8 @@ use super::blocks::Block;
 /// The most chunks that are decoded in an epoch, for every chunk that there is.
 const MAX_DECODES_PER_CHUNK: f64 = 1.2;
 
-/// How many chunks a window of `rows` × `columns` lies in, on average over all pixels that it may be centred on.
+/// How many chunks a window of `rows` × `columns` lies in, on average over all pixels that it may
+/// be centred on.
 pub fn chunks_touched(grid: &Grid, (rows, columns): (u32, u32)) -> f64 {
     // At each edge between two chunks, the windows with pixels on both sides reach over it: `size` - 1 of them.
     let along = |size: u32, chunks: usize, length: usize| {
@@ -76,7 +77,8 @@ impl BlockSize {
         Self { down: axis(grid.down()), across: axis(grid.across()) }
     }
 
-    /// The smallest blocks with which few chunks are decoded more than once, for windows of `rows` × `columns`.
+    /// The smallest blocks with which few chunks are decoded more than once, for windows of `rows`
+    /// × `columns`.
     pub fn cut(grid: &Grid, (rows, columns): (u32, u32)) -> Self {
         let down = Axis::new(grid.down(), grid.tile().rows, rows);
         let across = Axis::new(grid.across(), grid.tile().columns, columns);

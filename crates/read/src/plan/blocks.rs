@@ -4,10 +4,10 @@
 //! blocks, shuffled    b4 b0 b7 │ b2 b6 b1 │ b5 b3 b8      groups of blocks, here of 3
 //! windows             shuffled │ shuffled │ shuffled      among those of their group
 //! ```
-//! So a group's chunks are decoded once, and all its windows are cut out of them. As in a shuffle of all windows, every
-//! window is equally likely to come at any place of the epoch. But the windows that come near it are of the same group.
-//! With `n` groups of equal size, the next window is of the same block `n` times as often as in a shuffle of all
-//! windows.
+//! So a group's chunks are decoded once, and all its windows are cut out of them. As in a shuffle
+//! of all windows, every window is equally likely to come at any place of the epoch. But the
+//! windows that come near it are of the same group. With `n` groups of equal size, the next window
+//! is of the same block `n` times as often as in a shuffle of all windows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use super::{PlanSample, plural};
 use crate::{Error, Result};
 use hsipack_format::{Opt, remedy};
 
-/// A part of a cube whose windows come together: those whose first row and column lie in it. Windows that begin before
-/// the cube belong to its first blocks.
+/// A part of a cube whose windows come together: those whose first row and column lie in it.
+/// Windows that begin before the cube belong to its first blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
     /// Id of the sample in the dataset.
@@ -36,8 +36,8 @@ pub struct Block {
 /// [`PlanOptions::blocks`](super::PlanOptions::blocks).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShuffleBlocks {
-    /// The blocks of every sample, which leave no gaps and do not overlap. They are whole cubes, unless windows are
-    /// numbered ([`Crop::Windows`](super::Crop::Windows)).
+    /// The blocks of every sample, which leave no gaps and do not overlap. They are whole cubes,
+    /// unless windows are numbered ([`Crop::Windows`](super::Crop::Windows)).
     pub blocks: Vec<Block>,
     /// Number of blocks in a group.
     pub together: usize,
@@ -202,7 +202,8 @@ impl PlannedBlocks {
         self.starts[self.starts.len() - 1] as usize
     }
 
-    /// The sample of an item, as its place in the plan's list, and which of the sample's items it is.
+    /// The sample of an item, as its place in the plan's list, and which of the sample's items it
+    /// is.
     pub(super) fn item(&self, number: u32) -> (u32, u32) {
         let sample = self.starts.partition_point(|start| *start <= number) - 1;
         (sample as u32, number - self.starts[sample])

@@ -45,7 +45,8 @@ impl CropSize {
     }
 }
 
-/// Crops of a kind and a size, or whole cubes. The feature `clap` makes it the argument `--windows`.
+/// Crops of a kind and a size, or whole cubes. The feature `clap` makes it the argument
+/// `--windows`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WindowOption(pub Option<CropSize>);

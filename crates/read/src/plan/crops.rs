@@ -35,14 +35,15 @@ pub enum Crop {
         rows: u32,
         /// Columns of a window.
         columns: u32,
-        /// Number of windows of every sample in an epoch (in a round of the sampler). Each window is a separate item.
+        /// Number of windows of every sample in an epoch (in a round of the sampler). Each window
+        /// is a separate item.
         per_sample: u32,
-        /// Share of labelled pixels, 0 to 1, that a window should have. Up to [`ATTEMPTS`] windows are drawn until
-        /// one has it; otherwise the best of them is taken.
+        /// Share of labelled pixels, 0 to 1, that a window should have. Up to [`ATTEMPTS`] windows
+        /// are drawn until one has it; otherwise the best of them is taken.
         min_labelled: f64,
     },
-    /// All windows of a grid over the cube, row by row. Each window is a separate item. The last window of an axis is
-    /// moved back to end with the cube, so that every pixel is covered.
+    /// All windows of a grid over the cube, row by row. Each window is a separate item. The last
+    /// window of an axis is moved back to end with the cube, so that every pixel is covered.
     Grid {
         /// Rows of a window.
         rows: u32,
@@ -52,19 +53,20 @@ pub enum Crop {
         row_step: u32,
         /// Columns from one window to the next, at most `columns`.
         column_step: u32,
-        /// The padding if a cube is smaller than the window. The first row or column of the cube is then also that of
-        /// the window. If `None`, such cubes are refused.
+        /// The padding if a cube is smaller than the window. The first row or column of the cube is
+        /// then also that of the window. If `None`, such cubes are refused.
         pad: Option<Pad>,
     },
-    /// Windows around labelled pixels, on regions, or listed. Samples without windows are skipped. Windows may reach
-    /// beyond the edge of their cube. Only listed windows can be deserialised.
+    /// Windows around labelled pixels, on regions, or listed. Samples without windows are skipped.
+    /// Windows may reach beyond the edge of their cube. Only listed windows can be deserialised.
     #[serde(skip_serializing, deserialize_with = "Windows::deserialized")]
     Windows(Arc<Windows>),
 }
 
 /// Knows which pixels are labelled.
 pub trait Labelled {
-    /// The share (0 to 1) of labelled pixels of a window of the sample with this number in the dataset.
+    /// The share (0 to 1) of labelled pixels of a window of the sample with this number in the
+    /// dataset.
     ///
     /// # Errors
     /// If the labels cannot be read.
@@ -77,7 +79,8 @@ pub(super) struct Draw {
     pub seed: u64,
     pub epoch: u64,
     pub repeat: u32,
-    /// Whether the order draws samples with replacement, so that `repeat` does not count through a grid.
+    /// Whether the order draws samples with replacement, so that `repeat` does not count through a
+    /// grid.
     pub replacement: bool,
 }
 
@@ -121,8 +124,8 @@ impl Crop {
         }
     }
 
-    /// Says whether all windows begin and end at multiples of `step` rows and columns of cubes that do so themselves, if random
-    /// and central windows are placed there.
+    /// Says whether all windows begin and end at multiples of `step` rows and columns of cubes that
+    /// do so themselves, if random and central windows are placed there.
     ///
     /// # Errors
     /// The windows that do not, and what to choose instead.
@@ -230,7 +233,8 @@ impl Crop {
         }))
     }
 
-    /// Number of windows of a sample in a round, unless windows are numbered. The sample has passed [`Crop::size`].
+    /// Number of windows of a sample in a round, unless windows are numbered. The sample has passed
+    /// [`Crop::size`].
     pub(super) fn windows(&self, sample: &PlanSample) -> u64 {
         match *self {
             Self::Whole | Self::Centre { .. } => 1,

@@ -15,8 +15,8 @@ pub(super) enum IndexSet {
 const STRIDE: usize = 8;
 
 impl IndexSet {
-    /// Turns a list into bits if those take less memory. All members are below `end`. Finding members is
-    /// slower in bits.
+    /// Turns a list into bits if those take less memory. All members are below `end`. Finding
+    /// members is slower in bits.
     pub(super) fn shrink(&mut self, end: usize) {
         let Self::Listed(numbers) = self else { return };
         if numbers.len() * 4 > end / 8 {

@@ -1,8 +1,9 @@
 //! The items of several plans in one order, in which any run of items has every plan in proportion.
 //!
-//! An epoch lasts from time 0 to 1. The item with number `j` among the `n` items of a plan is at the time `(j + phase) / n`,
-//! and items come in the order of their times. The phase, from 0 to 1, is drawn for each plan and epoch. So how many items of
-//! each plan come before a position is computed, and nothing is listed.
+//! An epoch lasts from time 0 to 1. The item with number `j` among the `n` items of a plan is at
+//! the time `(j + phase) / n`, and items come in the order of their times. The phase, from 0 to 1,
+//! is drawn for each plan and epoch. So how many items of each plan come before a position is
+//! computed, and nothing is listed.
 
 use std::cmp::Ordering;
 
@@ -88,7 +89,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The counts are those of the sorted list of all times, and every run has every plan in proportion.
+        /// The counts are those of the sorted list of all times, and every run has every plan in
+        /// proportion.
         #[test]
         fn counts_are_those_of_the_sorted_times(
             plans in prop::collection::vec((1usize..60, 0.0..1.0f64), 1..5),

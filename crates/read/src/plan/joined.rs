@@ -1,12 +1,14 @@
 //! The batches of several plans, one for each dataset that a loader reads, in one order.
 //!
-//! Every batch comes whole from one plan. The order of the plans' turns is drawn from seed and epoch, so it is the same on
-//! every rank; the batches of one plan keep the order of that plan. If the plans are not shuffled, they come one after the
-//! other. In a mix, plans take turns evenly instead. An epoch that is resumed with the same batch size and world size goes on
-//! with the same turns. With other sizes, new turns are drawn for what is left.
+//! Every batch comes whole from one plan. The order of the plans' turns is drawn from seed and
+//! epoch, so it is the same on every rank; the batches of one plan keep the order of that plan. If
+//! the plans are not shuffled, they come one after the other. In a mix, plans take turns evenly
+//! instead. An epoch that is resumed with the same batch size and world size goes on with the same
+//! turns. With other sizes, new turns are drawn for what is left.
 //!
-//! If a mix mixes items, every batch has items of all plans. Batches are then runs of one order of all items
-//! ([`Interleaved`]), which does not depend on the sizes of batches. So an epoch can go on at any item with any sizes.
+//! If a mix mixes items, every batch has items of all plans. Batches are then runs of one order of
+//! all items ([`Interleaved`]), which does not depend on the sizes of batches. So an epoch can go
+//! on at any item with any sizes.
 
 use std::ops::Range;
 
@@ -27,7 +29,8 @@ pub(crate) struct JoinedPlan {
 #[derive(Clone, Debug)]
 pub(crate) struct JoinedEpoch {
     epochs: Vec<EpochPlan>,
-    /// Plan of each batch, and number of the batch among those of its plan. Empty if there is only one plan.
+    /// Plan of each batch, and number of the batch among those of its plan. Empty if there is only
+    /// one plan.
     turns: Vec<(u32, u32)>,
     /// The batches, if each has items of several plans.
     mixed: Option<MixedBatches>,
@@ -64,15 +67,15 @@ struct Turns {
     next: usize,
 }
 
-/// The seed of a plan. The seeds differ, so that samples with the same id in two datasets are cropped and augmented
-/// differently.
+/// The seed of a plan. The seeds differ, so that samples with the same id in two datasets are
+/// cropped and augmented differently.
 pub(crate) fn seed_of(seed: u64, number: usize) -> u64 {
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     seed.wrapping_add((number as u64).wrapping_mul(STEP))
 }
 
-/// The number of items of each plan in an epoch of `total` items, in proportion to the weights. Items that rounding down
-/// leaves over go to the plans that lose most.
+/// The number of items of each plan in an epoch of `total` items, in proportion to the weights.
+/// Items that rounding down leaves over go to the plans that lose most.
 pub(crate) fn lengths(weights: &[f64], total: usize) -> Vec<usize> {
     let sum: f64 = weights.iter().sum();
     let exact: Vec<f64> = weights.iter().map(|weight| weight * (total as f64 / sum)).collect();
@@ -91,7 +94,8 @@ impl JoinedPlan {
         Self { plans, seed }
     }
 
-    /// One rank's part of what is left of an epoch after the `delivered` segments; see [`Plan::epoch`].
+    /// One rank's part of what is left of an epoch after the `delivered` segments; see
+    /// [`Plan::epoch`].
     ///
     /// # Errors
     /// As [`Plan::epoch`].
@@ -148,8 +152,8 @@ impl JoinedPlan {
         (options.batch_size, share, options.last)
     }
 
-    /// Draws the turns of batches of these sizes, unless they were drawn. `delivered` are the batches of each plan that came
-    /// before; (epoch, number of the segment) is the key.
+    /// Draws the turns of batches of these sizes, unless they were drawn. `delivered` are the
+    /// batches of each plan that came before; (epoch, number of the segment) is the key.
     fn renew(
         &self,
         turns: &mut Turns,
@@ -182,9 +186,9 @@ impl JoinedPlan {
     }
 }
 
-/// Puts turns into an order in which any run of them has every plan in proportion. `turns` has the turns of one plan after
-/// those of another. Each of the `n` turns of a plan falls into its own `n`th of the epoch: somewhere in it if the order is
-/// random, otherwise in its middle.
+/// Puts turns into an order in which any run of them has every plan in proportion. `turns` has the
+/// turns of one plan after those of another. Each of the `n` turns of a plan falls into its own
+/// `n`th of the epoch: somewhere in it if the order is random, otherwise in its middle.
 fn spread(turns: &mut Vec<u32>, plans: usize, mut random: Option<Random>) {
     let mut counts = vec![0usize; plans];
     turns.iter().for_each(|plan| counts[*plan as usize] += 1);
@@ -307,13 +311,15 @@ impl JoinedEpoch {
         self.epochs.iter().map(EpochPlan::batches).sum()
     }
 
-    /// The items of batch `n`, where 0 is the next batch, if it has items of several plans: those of each plan, and then the
-    /// padding from this plan. `None` if batches are of one plan each ([`turn`](Self::turn)).
+    /// The items of batch `n`, where 0 is the next batch, if it has items of several plans: those
+    /// of each plan, and then the padding from this plan. `None` if batches are of one plan each
+    /// ([`turn`](Self::turn)).
     pub(crate) fn runs(&self, n: usize) -> Option<Vec<PlanRun>> {
         self.mixed.as_ref().map(|mixed| mixed.runs(n))
     }
 
-    /// The plan that batch `n` belongs to, where 0 is the next batch, and its number among the batches of this plan.
+    /// The plan that batch `n` belongs to, where 0 is the next batch, and its number among the
+    /// batches of this plan.
     pub(crate) fn turn(&self, n: usize) -> (usize, usize) {
         match self.turns.get(n) {
             Some((plan, number)) => (*plan as usize, *number as usize),
@@ -503,7 +509,8 @@ mod tests {
         );
     }
 
-    /// χ² of 10^5 draws in batches of 10: of the plans by their weights, and of the samples of each plan.
+    /// χ² of 10^5 draws in batches of 10: of the plans by their weights, and of the samples of each
+    /// plan.
     #[test]
     fn mixed_draws_have_the_weights() {
         let (samples, weights) = ([40, 30, 10], [5.0, 3.0, 2.0]);
@@ -556,7 +563,8 @@ mod tests {
         assert_eq!(error.kind(), crate::ErrorKind::State);
     }
 
-    /// 1,000 interruptions: with the same sizes, the same batches come; with others, no item is lost or comes twice.
+    /// 1,000 interruptions: with the same sizes, the same batches come; with others, no item is
+    /// lost or comes twice.
     #[test]
     fn interrupted_mixed_epochs_go_on_with_the_next_item() {
         let mut random = Random::keyed(Stream::PlanTurns, [1, 2, 3]);
@@ -642,7 +650,8 @@ mod tests {
             prop_assert_eq!(samples.len(), counts.iter().sum::<usize>());
         }
 
-        /// An epoch that is interrupted with the same sizes goes on with the batches that would have come.
+        /// An epoch that is interrupted with the same sizes goes on with the batches that would
+        /// have come.
         #[test]
         fn the_rest_is_the_same(delivered in 0usize..23) {
             let plan = joined(&[20, 11, 15], 2, Order::Shuffled);

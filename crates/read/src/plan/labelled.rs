@@ -26,8 +26,8 @@ pub struct Patches {
     pub classes: Option<Vec<u32>>,
     /// No pixels of these class ids. Unlabelled pixels have 0.
     pub ignore: Vec<u32>,
-    /// This many pixels of each class, drawn once with the seed. If a class has fewer, all of them. All pixels if
-    /// `None`.
+    /// This many pixels of each class, drawn once with the seed. If a class has fewer, all of them.
+    /// All pixels if `None`.
     pub per_class: Option<usize>,
 }
 
@@ -64,7 +64,8 @@ impl LabelledPixels {
         Self { patches, samples, classes, numbers, listed: 0 }
     }
 
-    /// Adds the next sample: its id, its rows and columns, and the class ids of its pixels row by row.
+    /// Adds the next sample: its id, its rows and columns, and the class ids of its pixels row by
+    /// row.
     ///
     /// # Errors
     /// If it has more than 2^32 pixels.
@@ -115,7 +116,8 @@ impl LabelledPixels {
         })
     }
 
-    /// The windows around the pixels. If a class has more pixels than asked for, `seed` decides which are taken.
+    /// The windows around the pixels. If a class has more pixels than asked for, `seed` decides
+    /// which are taken.
     ///
     /// # Errors
     /// If there are no pixels, or more than 2^32.

@@ -3,15 +3,17 @@
 //! ```text
 //! samples → order of the epoch → global batches → a rank's batches → items with their windows
 //! ```
-//! A [`Plan`] is a pure function of samples and [`PlanOptions`]: it reads nothing and starts no threads. The same seed
-//! always gives the same items, whatever the number of threads and ranks. An **item** is one window of one sample.
-//! [`Plan::epoch`] puts an epoch's items in order and cuts them into **global batches** of batch size × world size
-//! items. Every rank takes an equal run of each global batch. A [`State`] says which batches were given, and an epoch
-//! can go on from there with another batch size or world size. What is left is then cut into new batches, and no item
+//! A [`Plan`] is a pure function of samples and [`PlanOptions`]: it reads nothing and starts no
+//! threads. The same seed always gives the same items, whatever the number of threads and ranks. An
+//! **item** is one window of one sample. [`Plan::epoch`] puts an epoch's items in order and cuts
+//! them into **global batches** of batch size × world size items. Every rank takes an equal run of
+//! each global batch. A [`State`] says which batches were given, and an epoch can go on from there
+//! with another batch size or world size. What is left is then cut into new batches, and no item
 //! comes twice or is lost.
 //!
-//! All items of a global batch have the same shape. If crops give samples of different shapes the same shape, these
-//! samples are mixed, unless their numbers of bands differ. Otherwise batches of different shapes take turns.
+//! All items of a global batch have the same shape. If crops give samples of different shapes the
+//! same shape, these samples are mixed, unless their numbers of bands differ. Otherwise batches of
+//! different shapes take turns.
 //!
 //! # Example
 //! ```
@@ -136,8 +138,9 @@ pub struct PlanOptions {
     pub batch_size: usize,
     /// Order of the items in an epoch
     ///
-    /// weighted draws items by the column `weight` of the table. class-balanced draws every label equally often.
-    /// groups-spread keeps the cubes of a group apart, groups-together keeps them next to each other.
+    /// weighted draws items by the column `weight` of the table. class-balanced draws every label
+    /// equally often. groups-spread keeps the cubes of a group apart, groups-together keeps them
+    /// next to each other.
     #[serde(with = "by_name")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = arguments::one_of_or(&Order::ALL, &[("balanced", Order::ClassBalanced)]), default_value_t = Order::Shuffled, help_heading = "Samples"))]
     pub order: Order,
@@ -152,30 +155,35 @@ pub struct PlanOptions {
     pub crop: Crop,
     /// Number of cubes, or crops, in an epoch, for all ranks together [default: each once]
     ///
-    /// A longer epoch takes further rounds of the same order, each newly shuffled. A shorter epoch ends early.
+    /// A longer epoch takes further rounds of the same order, each newly shuffled. A shorter epoch
+    /// ends early.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = arguments::count(1..=u64::from(u32::MAX)), help_heading = "Samples"))]
     pub epoch_length: Option<usize>,
     /// Treatment of a last batch that is not full
     ///
-    /// pad fills it up with padding on every rank. drop skips it. short divides the remaining cubes among the ranks, and
-    /// adds padding only if fewer cubes remain than there are ranks. All ranks get the same number of batches.
+    /// pad fills it up with padding on every rank. drop skips it. short divides the remaining cubes
+    /// among the ranks, and adds padding only if fewer cubes remain than there are ranks. All ranks
+    /// get the same number of batches.
     #[serde(with = "by_name")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "WHAT", value_parser = arguments::one_of(&LastBatch::ALL), default_value_t = LastBatch::Short, help_heading = "Samples"))]
     pub last: LastBatch,
-    /// For data that do not fit into memory: blocks of cubes, of which only some come at a time, so that each is read
-    /// about once per epoch. Only for [`Order::Shuffled`]. If `None`, all items are shuffled together.
+    /// For data that do not fit into memory: blocks of cubes, of which only some come at a time, so
+    /// that each is read about once per epoch. Only for [`Order::Shuffled`]. If `None`, all items
+    /// are shuffled together.
     #[serde(skip)]
     #[cfg_attr(feature = "clap", arg(skip))]
     pub blocks: Option<Arc<ShuffleBlocks>>,
-    /// If several datasets are read: whether they are a mix. Then they may have different bands, and take turns evenly, so that
-    /// any run of batches has them in proportion; the largest dataset comes once in an epoch, unless it has a length.
+    /// If several datasets are read: whether they are a mix. Then they may have different bands,
+    /// and take turns evenly, so that any run of batches has them in proportion; the largest
+    /// dataset comes once in an epoch, unless it has a length.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub is_mix: bool,
-    /// If several datasets are a mix: whether each batch has items of all of them, in proportion, instead of items of one.
+    /// If several datasets are a mix: whether each batch has items of all of them, in proportion,
+    /// instead of items of one.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub mixes_items: bool,
-    /// Random and central windows begin at multiples of this many rows and columns, because they hold whole pixels of a coarser
-    /// array. At least 1.
+    /// Random and central windows begin at multiples of this many rows and columns, because they
+    /// hold whole pixels of a coarser array. At least 1.
     #[serde(skip, default = "everywhere")]
     #[cfg_attr(feature = "clap", arg(skip = 1u32))]
     pub align: u32,
@@ -218,18 +226,19 @@ impl PlanOptions {
 pub struct Item {
     /// Id of the sample in the dataset.
     pub sample: usize,
-    /// Which item of the sample it is in this epoch. Seeds drawn from (seed, epoch, sample, repeat) differ between
-    /// items.
+    /// Which item of the sample it is in this epoch. Seeds drawn from (seed, epoch, sample, repeat)
+    /// differ between items.
     pub repeat: u32,
     /// The window to read.
     pub window: Window,
-    /// For a window around a labelled pixel, the class id of this pixel. For a window that shows a region, the region's
-    /// class id.
+    /// For a window around a labelled pixel, the class id of this pixel. For a window that shows a
+    /// region, the region's class id.
     pub label: Option<u32>,
     /// For a window that shows a region, the id of the region's pixels in the mask.
     pub region: Option<u32>,
-    /// Whether the item also comes in another batch, and only fills up this one (see [`LastBatch`]), or takes the place of
-    /// a batch of damaged samples ([`OnDamage::Skip`](crate::OnDamage)). Leave such items out of validation metrics.
+    /// Whether the item also comes in another batch, and only fills up this one (see
+    /// [`LastBatch`]), or takes the place of a batch of damaged samples
+    /// ([`OnDamage::Skip`](crate::OnDamage)). Leave such items out of validation metrics.
     pub padding: bool,
 }
 
@@ -257,8 +266,8 @@ struct Inner {
     /// The number of every sample's shape.
     shape_of: Vec<u32>,
     shapes: Vec<CubeShape>,
-    /// See [`Plan::digest`]. It is computed once, because the state of every batch needs it, and it goes over all
-    /// samples.
+    /// See [`Plan::digest`]. It is computed once, because the state of every batch needs it, and it
+    /// goes over all samples.
     digest: String,
 }
 
@@ -266,9 +275,9 @@ impl Plan {
     /// Creates a plan over these samples.
     ///
     /// # Errors
-    /// If there are no samples; if one is empty, comes twice, is smaller than the crops, or lacks the class, group or
-    /// weight that the order uses; if sizes, steps, shares or lengths are not valid; if an epoch has more than 2^32
-    /// items.
+    /// If there are no samples; if one is empty, comes twice, is smaller than the crops, or lacks
+    /// the class, group or weight that the order uses; if sizes, steps, shares or lengths are not
+    /// valid; if an epoch has more than 2^32 items.
     pub fn new(samples: Vec<PlanSample>, options: PlanOptions) -> Result<Self> {
         options.crop.check()?;
         global_batch(options.batch_size, 1)?;
@@ -326,7 +335,8 @@ impl Plan {
         &self.0.pool.counts
     }
 
-    /// Rows and columns of the windows of a sample, which must be one of [`samples`](Self::samples).
+    /// Rows and columns of the windows of a sample, which must be one of
+    /// [`samples`](Self::samples).
     pub(crate) fn window_size(&self, sample: &PlanSample) -> (u32, u32) {
         self.0.options.crop.size(sample).unwrap_or((sample.rows, sample.columns))
     }
@@ -351,18 +361,19 @@ impl Plan {
         self.0.length
     }
 
-    /// A hexadecimal hash of everything that decides which items an epoch has and how they are ordered and cropped,
-    /// except the seed: samples, order, crop, epoch length and last batch. It stays the same across versions.
+    /// A hexadecimal hash of everything that decides which items an epoch has and how they are
+    /// ordered and cropped, except the seed: samples, order, crop, epoch length and last batch. It
+    /// stays the same across versions.
     pub fn digest(&self) -> &str {
         &self.0.digest
     }
 
-    /// One rank's part of what is left of an epoch after the `delivered` segments. There are none at the start of an epoch;
-    /// otherwise they come from a [`State`].
+    /// One rank's part of what is left of an epoch after the `delivered` segments. There are none
+    /// at the start of an epoch; otherwise they come from a [`State`].
     ///
     /// # Errors
-    /// If rank or world size are not valid, more batches were given than the epoch had, or [`LastBatch::Drop`] drops the
-    /// whole epoch.
+    /// If rank or world size are not valid, more batches were given than the epoch had, or
+    /// [`LastBatch::Drop`] drops the whole epoch.
     pub fn epoch(&self, epoch: u64, delivered: &[Segment], share: Share) -> Result<EpochPlan> {
         self.epoch_in(epoch, delivered, self.0.options.batch_size, share)
     }
@@ -475,11 +486,13 @@ impl EpochPlan {
         Ok(self.plan.0.shapes[self.shape_number(n)])
     }
 
-    /// Replaces the contents of `items` by this rank's items of batch `n`, where 0 is the next one. Nothing is allocated
-    /// if `items` has enough room. `labelled` is used only for [`Crop::Random`] with a labelled share.
+    /// Replaces the contents of `items` by this rank's items of batch `n`, where 0 is the next one.
+    /// Nothing is allocated if `items` has enough room. `labelled` is used only for
+    /// [`Crop::Random`] with a labelled share.
     ///
     /// # Errors
-    /// If there is no such batch; if labels are needed and `labelled` is `None`; if `labelled` fails.
+    /// If there is no such batch; if labels are needed and `labelled` is `None`; if `labelled`
+    /// fails.
     pub fn batch(
         &self,
         n: usize,
@@ -496,7 +509,8 @@ impl EpochPlan {
         Ok(())
     }
 
-    /// Adds the items at some places of the whole epoch to `items`. `labelled` is as for [`batch`](Self::batch).
+    /// Adds the items at some places of the whole epoch to `items`. `labelled` is as for
+    /// [`batch`](Self::batch).
     ///
     /// # Errors
     /// As [`batch`](Self::batch).
@@ -514,14 +528,14 @@ impl EpochPlan {
         Ok(())
     }
 
-    /// Number of groups of blocks in the whole epoch; 0 if [`PlanOptions::blocks`] is `None`. Groups are numbered in the
-    /// order in which they come.
+    /// Number of groups of blocks in the whole epoch; 0 if [`PlanOptions::blocks`] is `None`.
+    /// Groups are numbered in the order in which they come.
     pub fn groups(&self) -> usize {
         self.order.blocks().map_or(0, |order| order.groups())
     }
 
-    /// The group that batch `n` begins with, where 0 is the next batch. It rises with `n`. With several shapes, a batch
-    /// may also have items of earlier or later groups.
+    /// The group that batch `n` begins with, where 0 is the next batch. It rises with `n`. With
+    /// several shapes, a batch may also have items of earlier or later groups.
     ///
     /// # Panics
     /// If there is no such batch.
@@ -537,8 +551,8 @@ impl EpochPlan {
         self.order.blocks().into_iter().flat_map(move |order| order.blocks(group))
     }
 
-    /// The state after every rank has got `batches` of these batches. If there are not so many, [`Plan::epoch`] refuses
-    /// the state.
+    /// The state after every rank has got `batches` of these batches. If there are not so many,
+    /// [`Plan::epoch`] refuses the state.
     pub fn state(&self, fingerprint: impl Into<String>, batches: usize) -> State {
         let mut state = State::new(&self.plan, fingerprint, self.epoch);
         let batch_size = self.plan.options().batch_size;
@@ -563,7 +577,8 @@ impl EpochPlan {
         self.order.len() as u32
     }
 
-    /// Id of the sample at a place in the whole epoch, if its items have the shape with this number.
+    /// Id of the sample at a place in the whole epoch, if its items have the shape with this
+    /// number.
     pub(crate) fn sample_of_shape(&self, position: u32, shape: usize) -> Option<usize> {
         let sample = self.order.sample(position) as usize;
         let Inner { samples, shape_of, .. } = &*self.plan.0;
@@ -666,7 +681,8 @@ fn check_samples(samples: &[PlanSample]) -> Result<()> {
     }
 }
 
-/// The samples that have windows, in the order in which the windows list them; all samples if windows are not numbered.
+/// The samples that have windows, in the order in which the windows list them; all samples if
+/// windows are not numbered.
 fn with_windows(samples: Vec<PlanSample>, crop: &Crop) -> Result<Vec<PlanSample>> {
     let Crop::Windows(windows) = crop else { return Ok(samples) };
     let by_id: HashMap<usize, &PlanSample> =
@@ -701,7 +717,8 @@ fn number_shapes(samples: &[PlanSample], crop: &Crop) -> Result<(Vec<u32>, Vec<C
     Ok((shape_of, shapes))
 }
 
-/// Every sample's class or group as a number from 0, whichever the order uses, and how many there are.
+/// Every sample's class or group as a number from 0, whichever the order uses, and how many there
+/// are.
 fn number_strata(
     samples: &[PlanSample],
     order: Order,

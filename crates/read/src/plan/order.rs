@@ -10,10 +10,11 @@ pub enum Order {
     Sequential = 0,
     /// All items shuffled together.
     Shuffled = 1,
-    /// Samples drawn with replacement, each as often as its weight says. With a grid, any window of the sample may be
-    /// drawn.
+    /// Samples drawn with replacement, each as often as its weight says. With a grid, any window of
+    /// the sample may be drawn.
     Weighted = 2,
-    /// Every class equally likely. The items of a class are not repeated until all of them have come.
+    /// Every class equally likely. The items of a class are not repeated until all of them have
+    /// come.
     ClassBalanced = 3,
     /// The items of one group as far apart as possible, otherwise shuffled.
     GroupsSpread = 4,
@@ -186,8 +187,9 @@ impl Pool {
 /// for every size, from the smallest: the groups of that size take turns, in a shuffled order,
 ///     and the sequence so far is laid evenly into the gaps between their turns
 /// ```
-/// The largest group is laid last and so gets the best possible distance. If all groups of up to m items have n items
-/// together, two items of a group of m are at least n / m apart. Groups that are laid later only add to this distance.
+/// The largest group is laid last and so gets the best possible distance. If all groups of up to m
+/// items have n items together, two items of a group of m are at least n / m apart. Groups that are
+/// laid later only add to this distance.
 fn spread_groups(sizes: &[usize], random: &mut Random) -> Vec<u32> {
     let mut groups: Vec<u32> = (0..sizes.len() as u32).collect();
     random.shuffle(&mut groups);

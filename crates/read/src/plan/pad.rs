@@ -13,8 +13,9 @@ pub enum Pad {
     Reflect,
     /// The outermost pixels repeated, like NumPy's `edge`.
     Edge,
-    /// This value in images, before normalisation and the like, 0 in masks and NaN in targets. Floats get it as it is stored,
-    /// before a scale factor; integers that are read as physical values get a physical value.
+    /// This value in images, before normalisation and the like, 0 in masks and NaN in targets.
+    /// Floats get it as it is stored, before a scale factor; integers that are read as physical
+    /// values get a physical value.
     Value(f64),
 }
 
@@ -27,8 +28,9 @@ impl Pad {
         }
     }
 
-    /// The pixel of an axis of `length` that is used at `coordinate`; `None` if it is padded with a value. The axis is that of an
-    /// array of this resolution: its ground is mirrored as that of the image is.
+    /// The pixel of an axis of `length` that is used at `coordinate`; `None` if it is padded with a
+    /// value. The axis is that of an array of this resolution: its ground is mirrored as that of
+    /// the image is.
     pub(crate) fn pixel(self, coordinate: i64, length: usize, ratio: Ratio) -> Option<usize> {
         let length = length as i64;
         if (0..length).contains(&coordinate) {
@@ -56,8 +58,8 @@ impl Pad {
     }
 }
 
-/// The pixel of an axis of `length` pixels that is at `position` if the axis is mirrored at its outermost pixels, and whether its
-/// content is turned.
+/// The pixel of an axis of `length` pixels that is at `position` if the axis is mirrored at its
+/// outermost pixels, and whether its content is turned.
 fn mirrored(position: i64, length: i64) -> (i64, bool) {
     if length == 1 {
         return (0, false);

@@ -2,8 +2,8 @@
 
 use hsipack_format::random::{Random, Stream, mix};
 
-/// Up to this many items, the order is drawn as a list (16 MB), with every order equally likely. It is then looked up
-/// instead of computed.
+/// Up to this many items, the order is drawn as a list (16 MB), with every order equally likely. It
+/// is then looked up instead of computed.
 pub(super) const LISTED: usize = 1 << 22;
 
 /// A shuffled order of the numbers below some bound.
@@ -16,7 +16,8 @@ pub(super) enum Permutation {
 }
 
 impl Permutation {
-    /// Draws an order of `0..items` from these numbers. It is one of several orders that have `together` items in all.
+    /// Draws an order of `0..items` from these numbers. It is one of several orders that have
+    /// `together` items in all.
     pub(super) fn draw(items: usize, together: usize, stream: Stream, parts: [u64; 3]) -> Self {
         let mut random = Random::keyed(stream, parts);
         if together > LISTED {
@@ -37,8 +38,9 @@ impl Permutation {
     }
 }
 
-/// An alternating Feistel network over `high` × `low` numbers, repeated until the number is below the bound again (Black
-/// and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). It protects no secret: the rounds only have to mix.
+/// An alternating Feistel network over `high` × `low` numbers, repeated until the number is below
+/// the bound again (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). It protects
+/// no secret: the rounds only have to mix.
 #[derive(Clone, Debug)]
 pub(super) struct Network {
     items: u64,

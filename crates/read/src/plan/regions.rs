@@ -7,7 +7,8 @@ use super::pad::Pad;
 /// Which regions of a mask (superpixels, instances) get a window. Each gets its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Regions {
-    /// Rows of a window. The window is centred on the region's bounding box. Larger regions are cut.
+    /// Rows of a window. The window is centred on the region's bounding box. Larger regions are
+    /// cut.
     pub rows: u32,
     /// Columns of a window.
     pub columns: u32,
@@ -17,13 +18,14 @@ pub struct Regions {
     pub ignore: Vec<u32>,
     /// Only regions of at least this many pixels.
     pub min_pixels: usize,
-    /// The mask for labels: the label of a region is its most frequent class id in this mask, not counting 0. If
-    /// `None`, the label is the region's id.
+    /// The mask for labels: the label of a region is its most frequent class id in this mask, not
+    /// counting 0. If `None`, the label is the region's id.
     pub labels: Option<String>,
 }
 
 impl Regions {
-    /// Windows of `rows` × `columns` for all regions, mirrored beyond the edge, labelled by their ids.
+    /// Windows of `rows` × `columns` for all regions, mirrored beyond the edge, labelled by their
+    /// ids.
     pub fn new(rows: u32, columns: u32) -> Self {
         let (pad, ignore) = (Pad::Reflect, Vec::new());
         Self { rows, columns, pad, ignore, min_pixels: 1, labels: None }

@@ -28,8 +28,8 @@ pub(super) enum Computed {
     Numbered,
     /// Newly shuffled in every round.
     Shuffled(Arc<[Permutation]>),
-    /// Classes take turns, in a new order every time. The windows of a class are newly shuffled whenever all of them have
-    /// come.
+    /// Classes take turns, in a new order every time. The windows of a class are newly shuffled
+    /// whenever all of them have come.
     Balanced { classes: Arc<[IndexSet]>, key: u64 },
 }
 
@@ -45,8 +45,8 @@ pub(super) struct Drawn {
 }
 
 impl Sequence {
-    /// Draws the `length` items of an epoch. `blocks` is given if windows come block by block; `windows` if they are
-    /// numbered. Their samples are those of the pool.
+    /// Draws the `length` items of an epoch. `blocks` is given if windows come block by block;
+    /// `windows` if they are numbered. Their samples are those of the pool.
     pub(super) fn draw(
         pool: &Pool,
         blocks: Option<&Arc<PlannedBlocks>>,
@@ -133,8 +133,9 @@ impl Sequence {
     }
 }
 
-/// Counts the items of a sample through the rounds. A round has `of_sample` of them. A rare class may have more rounds
-/// than 32 bits can count; the same repeats then come again, which does no harm.
+/// Counts the items of a sample through the rounds. A round has `of_sample` of them. A rare class
+/// may have more rounds than 32 bits can count; the same repeats then come again, which does no
+/// harm.
 fn repeat(round: usize, of_sample: u32, window: u32) -> u32 {
     (round as u32).wrapping_mul(of_sample).wrapping_add(window)
 }

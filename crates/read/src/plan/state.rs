@@ -36,8 +36,8 @@ impl Segment {
 
 /// How far training has come in a dataset. It is the same on every rank.
 ///
-/// [`EpochPlan::state`](super::EpochPlan::state) returns a state. [`State::check`] says whether a plan can go
-/// on from it. Then pass its `epoch` and `delivered` to [`Plan::epoch`].
+/// [`EpochPlan::state`](super::EpochPlan::state) returns a state. [`State::check`] says whether a
+/// plan can go on from it. Then pass its `epoch` and `delivered` to [`Plan::epoch`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
@@ -97,8 +97,8 @@ impl State {
         }
     }
 
-    /// The state of several datasets together, from the state of each. If only one of them gives samples, it is the state
-    /// of this one, but for the seed.
+    /// The state of several datasets together, from the state of each. If only one of them gives
+    /// samples, it is the state of this one, but for the seed.
     pub(crate) fn joined(mut states: Vec<Self>, seed: u64) -> Self {
         if states.len() == 1 {
             return Self { seed, ..states.remove(0) };
@@ -119,8 +119,8 @@ impl State {
         }
     }
 
-    /// The state of each dataset, if there are `datasets` with these seeds. Their batches are given in turns, so `delivered` is
-    /// only good for telling whether an epoch was begun.
+    /// The state of each dataset, if there are `datasets` with these seeds. Their batches are given
+    /// in turns, so `delivered` is only good for telling whether an epoch was begun.
     ///
     /// # Errors
     /// If the state is of another number of datasets.
@@ -177,13 +177,14 @@ impl State {
         serde_json::to_string(self).expect("a state has string keys and whole numbers")
     }
 
-    /// Says whether training can go on from this state with `plan` on the dataset with this fingerprint.
-    /// Batch size and world size may have changed. Between epochs, other options may have changed, too, but
-    /// not the seed.
+    /// Says whether training can go on from this state with `plan` on the dataset with this
+    /// fingerprint. Batch size and world size may have changed. Between epochs, other options may
+    /// have changed, too, but not the seed.
     ///
-    /// `samples_then` is the number of samples that the dataset had when its fingerprint was that of the state; `None` if
-    /// it never had it. Samples and masks may have been added since, but within an epoch the plan must still be the same:
-    /// its splits or samples must not include new ones.
+    /// `samples_then` is the number of samples that the dataset had when its fingerprint was that
+    /// of the state; `None` if it never had it. Samples and masks may have been added since, but
+    /// within an epoch the plan must still be the same: its splits or samples must not include new
+    /// ones.
     ///
     /// # Errors
     /// If it cannot; the error says what differs.
@@ -225,7 +226,8 @@ impl State {
         .with_remedy(remedy!["pass ", Opt::Seed.to(self.seed)]))
     }
 
-    /// The error that the epoch began when the dataset had `samples`, and that it cannot be finished with those it has now.
+    /// The error that the epoch began when the dataset had `samples`, and that it cannot be
+    /// finished with those it has now.
     pub(crate) fn began_before(&self, samples: usize) -> Error {
         Error::state(format!(
             "the training state is in the middle of epoch {}, which began when the dataset had {}; cubes or masks were added since",

@@ -24,8 +24,8 @@ impl Window {
         Self { row: row as i32, column: column as i32, rows, columns }
     }
 
-    /// The window of an array of another resolution that covers the same ground. A window of a coarser array should begin and end
-    /// with its pixels.
+    /// The window of an array of another resolution that covers the same ground. A window of a
+    /// coarser array should begin and end with its pixels.
     pub fn scaled(self, ratio: Ratio) -> Self {
         if ratio.is_same() {
             return self;

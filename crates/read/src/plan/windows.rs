@@ -116,8 +116,8 @@ impl Windows {
         listed.map(Arc::new).map_err(D::Error::custom)
     }
 
-    /// Windows of this size, each listed by its sample's id and its first row and column. Windows may begin before the
-    /// cube and end behind it.
+    /// Windows of this size, each listed by its sample's id and its first row and column. Windows
+    /// may begin before the cube and end behind it.
     ///
     /// # Errors
     /// If there are none, or more than 2^32.
@@ -125,7 +125,8 @@ impl Windows {
         Ok(Self::sorted(size, pad, windows)?.0)
     }
 
-    /// Windows around labelled pixels of samples (by id). The classes of the pixels are places in `classes`.
+    /// Windows around labelled pixels of samples (by id). The classes of the pixels are places in
+    /// `classes`.
     ///
     /// # Errors
     /// If there are more than 2^32.
@@ -207,7 +208,8 @@ impl Windows {
         (self.rows, self.columns)
     }
 
-    /// The windows of some of the samples, in the order that they have among all windows; `None` if there are none.
+    /// The windows of some of the samples, in the order that they have among all windows; `None` if
+    /// there are none.
     pub fn of_samples(&self, ids: &[usize]) -> Option<Self> {
         let ids: HashSet<usize> = ids.iter().copied().collect();
         let indices = (0..self.samples.len()).filter(|index| ids.contains(&self.samples[*index]));
@@ -261,8 +263,8 @@ impl Windows {
         &self.samples
     }
 
-    /// Ids of the classes of the centre pixels, or of the regions, ascending, and how many windows have each. Empty if
-    /// the windows were listed.
+    /// Ids of the classes of the centre pixels, or of the regions, ascending, and how many windows
+    /// have each. Empty if the windows were listed.
     pub fn classes(&self) -> Vec<(u32, usize)> {
         let classes = match &self.places {
             Places::Pixels { classes, .. } => classes,
@@ -276,8 +278,8 @@ impl Windows {
         counts
     }
 
-    /// Calls `tell` with the class of every window, as a number among all classes, and the window's number (see
-    /// [`place`](Self::place)).
+    /// Calls `tell` with the class of every window, as a number among all classes, and the window's
+    /// number (see [`place`](Self::place)).
     fn each_class(&self, tell: &mut impl FnMut(u32, u32)) {
         match &self.places {
             Places::Pixels { pixels, .. } => {
@@ -305,7 +307,8 @@ impl Windows {
         matches!(self.places, Places::Listed { regions: Some(_), .. })
     }
 
-    /// How many of the regions are higher or wider than their windows; `None` if windows show no regions.
+    /// How many of the regions are higher or wider than their windows; `None` if windows show no
+    /// regions.
     pub fn cut_regions(&self) -> Option<usize> {
         match &self.places {
             Places::Listed { regions: Some(regions), .. } => Some(regions.cut.len()),
@@ -319,8 +322,8 @@ impl Windows {
         self.starts[sample + 1] - self.starts[sample]
     }
 
-    /// A window by its number. Listed windows are numbered in the order of the list; windows around pixels sample by
-    /// sample, row by row.
+    /// A window by its number. Listed windows are numbered in the order of the list; windows around
+    /// pixels sample by sample, row by row.
     #[inline]
     pub(super) fn place(&self, number: usize) -> WindowNumber {
         let number = match &self.places {
@@ -331,7 +334,8 @@ impl Windows {
         WindowNumber { sample: sample as u32, window: number - self.starts[sample] }
     }
 
-    /// How many windows of the sample at a place begin before this row and column, counted row by row.
+    /// How many windows of the sample at a place begin before this row and column, counted row by
+    /// row.
     pub(super) fn before(&self, sample: usize, row: i64, column: i64) -> u32 {
         let range = self.starts[sample] as usize..self.starts[sample + 1] as usize;
         match &self.places {
@@ -410,7 +414,8 @@ impl Windows {
         sets
     }
 
-    /// Refuses listed windows that lie outside their cube. `samples` are those that have windows, in order.
+    /// Refuses listed windows that lie outside their cube. `samples` are those that have windows,
+    /// in order.
     pub(super) fn check(&self, samples: &[PlanSample]) -> Result<()> {
         for (index, sample) in samples.iter().enumerate() {
             let Places::Listed { corners, .. } = &self.places else { continue };

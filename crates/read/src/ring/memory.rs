@@ -1,4 +1,5 @@
-//! The ring's memory: one [`Supply`], which makes a slot's memory ready when the slot is first filled.
+//! The ring's memory: one [`Supply`], which makes a slot's memory ready when the slot is first
+//! filled.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,9 +14,11 @@ use crate::{Error, Result};
 use hsipack_format::{Opt, remedy};
 use serde::{Deserialize, Serialize};
 
-/// Bytes that are made ready ahead of the memory that is being filled, but at most a quarter of a slot.
+/// Bytes that are made ready ahead of the memory that is being filled, but at most a quarter of a
+/// slot.
 const AHEAD: usize = 64 << 20;
-/// They are requested in steps of so many bytes, because the thread that makes them ready is woken for each.
+/// They are requested in steps of so many bytes, because the thread that makes them ready is woken
+/// for each.
 const STEP: usize = 16 << 20;
 
 /// Kind of memory to request.
@@ -23,7 +26,8 @@ const STEP: usize = 16 << 20;
 #[serde(default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct MemoryOptions {
-    /// Page-locks the memory for a device, for example by registering it with CUDA. This is best if there is a device.
+    /// Page-locks the memory for a device, for example by registering it with CUDA. This is best if
+    /// there is a device.
     #[serde(skip)]
     #[cfg_attr(feature = "clap", arg(skip))]
     pub locker: Option<Arc<dyn PageLocker>>,
@@ -56,8 +60,8 @@ pub trait PageLocker: Send + Sync {
     /// The library that locks the pages, e.g. `CUDA`.
     fn name(&self) -> &str;
 
-    /// Locks the pages of `memory`, which does not move until [`unlock`](Self::unlock). Called for each slot of the ring,
-    /// by a thread that makes slots ready.
+    /// Locks the pages of `memory`, which does not move until [`unlock`](Self::unlock). Called for
+    /// each slot of the ring, by a thread that makes slots ready.
     ///
     /// # Errors
     /// If the device refuses; the text says why.
@@ -176,8 +180,8 @@ impl Memory {
         self.supply.wait(end).map_err(|error| no_room(self.len(), error))
     }
 
-    /// The state of the memory now. If a device locks it, waits until the first slot is ready. The kernel needs some ms
-    /// to count huge pages, and tens of ms in a process with much memory.
+    /// The state of the memory now. If a device locks it, waits until the first slot is ready. The
+    /// kernel needs some ms to count huge pages, and tens of ms in a process with much memory.
     pub(crate) fn report(&self) -> MemoryReport {
         MemoryReport { huge_page_bytes: Some(self.supply.huge_page_bytes()), ..self.quick_report() }
     }

@@ -1,12 +1,13 @@
-//! A fixed number of slots in one range of memory. Worker threads fill them, and the consumer borrows them.
+//! A fixed number of slots in one range of memory. Worker threads fill them, and the consumer
+//! borrows them.
 //!
-//! [`slots`] decides which thread may use which slot when. This file gives access to the memory. The access
-//! is safe for these reasons (`docs/ring.md` has the whole argument):
+//! [`slots`] decides which thread may use which slot when. This file gives access to the memory.
+//! The access is safe for these reasons (`docs/ring.md` has the whole argument):
 //!
-//! - A [`TaskLease`] is the only holder of its task, and before a slot's tasks are published, their pieces
-//!   are checked not to overlap: the memory that `parts()` returns is exclusive.
-//! - A [`Lease`] is the only holder of its slot, no task refers to the slot any more, and the lease keeps the
-//!   ring alive: `bytes()` stays valid as long as it is borrowed.
+//! - A [`TaskLease`] is the only holder of its task, and before a slot's tasks are published, their
+//!   pieces are checked not to overlap: the memory that `parts()` returns is exclusive.
+//! - A [`Lease`] is the only holder of its slot, no task refers to the slot any more, and the lease
+//!   keeps the ring alive: `bytes()` stays valid as long as it is borrowed.
 
 pub(crate) mod memory;
 pub(crate) mod slots;
@@ -151,7 +152,8 @@ pub(crate) struct PlanSlot<'a, P> {
 }
 
 impl<P: Default> PlanSlot<'_, P> {
-    /// The plan of the slot's last batch, to be overwritten, and an empty list for the tasks' pieces.
+    /// The plan of the slot's last batch, to be overwritten, and an empty list for the tasks'
+    /// pieces.
     pub(crate) fn plan(&mut self) -> (&mut P, &mut Vec<Range<usize>>) {
         let content = &mut *self.content;
         (&mut content.plan, &mut content.pieces)
@@ -160,8 +162,8 @@ impl<P: Default> PlanSlot<'_, P> {
     /// Hands the slot to the workers.
     ///
     /// # Panics
-    /// If pieces overlap, are not ascending, or reach beyond the slot. Safe access to the memory depends on
-    /// this check.
+    /// If pieces overlap, are not ascending, or reach beyond the slot. Safe access to the memory
+    /// depends on this check.
     pub(crate) fn publish(self) {
         let mut end = 0;
         for piece in &self.content.pieces {
@@ -185,8 +187,8 @@ pub(crate) struct TaskLease<'a, P> {
 }
 
 impl<P: Default> TaskLease<'_, P> {
-    /// The plan of the batch, the task's number in it, and the piece of the slot to write to. Waits until the slot's
-    /// memory is ready; the piece is an error if the system refuses the memory.
+    /// The plan of the batch, the task's number in it, and the piece of the slot to write to. Waits
+    /// until the slot's memory is ready; the piece is an error if the system refuses the memory.
     pub(crate) fn parts(&mut self) -> (&P, usize, Result<&mut [u8]>) {
         let content = self.content.as_deref().expect("held until the task is done");
         let piece = content.pieces[self.number].clone();
@@ -249,8 +251,8 @@ impl<P: Default> Lease<P> {
         (&mut self.plan, bytes)
     }
 
-    /// Waits until the memory of the whole slot is ready, and locked if a device locks it. Tasks wait only for the memory
-    /// that they write to.
+    /// Waits until the memory of the whole slot is ready, and locked if a device locks it. Tasks
+    /// wait only for the memory that they write to.
     ///
     /// # Errors
     /// If the system refuses the memory.

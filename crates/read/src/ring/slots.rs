@@ -8,20 +8,21 @@
 //!    └───────────────┴────────────────────┴──────────────────────────┘
 //! ```
 //!
-//! One feeder claims slots and publishes batches. Any number of workers take tasks and give them back. One consumer takes
-//! batches in the order in which they were published. Whoever holds a lease releases it. The following always holds:
+//! One feeder claims slots and publishes batches. Any number of workers take tasks and give them
+//! back. One consumer takes batches in the order in which they were published. Whoever holds a
+//! lease releases it. The following always holds:
 //!
-//! 1. A slot is in one state. `queue` names every filling and ready slot of the current generation once, in the order of
-//!    their batches.
+//! 1. A slot is in one state. `queue` names every filling and ready slot of the current generation
+//!    once, in the order of their batches.
 //! 2. Each task of a slot is handed out at most once between `publish` and `ready`.
-//! 3. A slot leaves `filling` only when every task that was handed out has come back and no task is left to hand out. So
-//!    nobody writes into a slot that is ready, leased or free.
+//! 3. A slot leaves `filling` only when every task that was handed out has come back and no task is
+//!    left to hand out. So nobody writes into a slot that is ready, leased or free.
 //! 4. Batches are taken in the order of `publish`.
 //! 5. After `stop`, nothing is handed out any more, and every call that waits returns.
 //!
-//! Back-pressure comes from `claim`, which waits for a free slot. `restart` begins a new generation: batches that were
-//! not taken are dropped as soon as their tasks are back. One lock guards everything. It is taken three times per task,
-//! and held for a few instructions only.
+//! Back-pressure comes from `claim`, which waits for a free slot. `restart` begins a new
+//! generation: batches that were not taken are dropped as soon as their tasks are back. One lock
+//! guards everything. It is taken three times per task, and held for a few instructions only.
 
 use std::collections::VecDeque;
 
@@ -149,8 +150,8 @@ impl Slots {
         }
     }
 
-    /// For the feeder: how many of its latest batches may still be written to. These are the earliest unfinished batch
-    /// and all after it.
+    /// For the feeder: how many of its latest batches may still be written to. These are the
+    /// earliest unfinished batch and all after it.
     pub(crate) fn unfinished(&self) -> usize {
         let inner = lock(&self.inner);
         let filling = |slot: &usize| matches!(inner.states[*slot], State::Filling(_));
@@ -184,8 +185,8 @@ impl Slots {
         }
     }
 
-    /// For the feeder: says that no more batches come in this generation, then waits for the next one. Returns `false` if
-    /// the ring was stopped instead.
+    /// For the feeder: says that no more batches come in this generation, then waits for the next
+    /// one. Returns `false` if the ring was stopped instead.
     pub(crate) fn finish(&self, generation: u64) -> bool {
         let mut inner = lock(&self.inner);
         while !inner.stopped && inner.generation == generation {
@@ -196,7 +197,8 @@ impl Slots {
         !inner.stopped
     }
 
-    /// For workers: waits for a task of the earliest batch that has one. Returns `None` after `stop`.
+    /// For workers: waits for a task of the earliest batch that has one. Returns `None` after
+    /// `stop`.
     pub(crate) fn take_task(&self) -> Option<Task> {
         let mut inner = lock(&self.inner);
         loop {
@@ -267,7 +269,8 @@ impl Slots {
         generation
     }
 
-    /// Stops the ring: every call that waits returns, and nothing is handed out any more. Leases stay valid.
+    /// Stops the ring: every call that waits returns, and nothing is handed out any more. Leases
+    /// stay valid.
     pub(crate) fn stop(&self) {
         lock(&self.inner).stopped = true;
         self.room.notify_all();

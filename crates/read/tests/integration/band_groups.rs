@@ -1,5 +1,5 @@
-//! Datasets whose chunks hold some of the bands: the batches are those of datasets whose chunks hold all of them, and only chunks
-//! with a band that is used are decoded.
+//! Datasets whose chunks hold some of the bands: the batches are those of datasets whose chunks
+//! hold all of them, and only chunks with a band that is used are decoded.
 
 use hsipack_read::augment::Pipeline;
 use hsipack_read::plan::{Crop, Order, Pad, Patches, Share};

@@ -8,7 +8,8 @@ use serde_json::json;
 use crate::images::{self, edit};
 use crate::support::{StackSpec, Written, mask_value, wide_value, write_dataset, write_sums};
 
-/// Two stacks with a mask `a` of uint8, whose class names are in different orders, and `w` of uint16.
+/// Two stacks with a mask `a` of uint8, whose class names are in different orders, and `w` of
+/// uint16.
 fn made() -> (tempfile::TempDir, Written) {
     let folder = tempfile::tempdir().unwrap();
     let mut stacks = [

@@ -1,4 +1,5 @@
-//! Batches as tensors, on the CPU: contents for all options, kept batches, resumption, ends, errors.
+//! Batches as tensors, on the CPU: contents for all options, kept batches, resumption, ends,
+//! errors.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The kernel that decodes frames on a GPU, tested without a GPU: its source is compiled as C++, with the lanes of a warp in
-//! random order, and compared with C-Blosc.
+//! The kernel that decodes frames on a GPU, tested without a GPU: its source is compiled as C++,
+//! with the lanes of a warp in random order, and compared with C-Blosc.
 
 #![cfg(target_os = "linux")]
 
@@ -162,7 +162,8 @@ fn frame_of(codec: Codec, chunk: &[u8]) -> Vec<u8> {
     without_checksum(&stored).unwrap().to_vec()
 }
 
-/// Values that compress to everything that LZ4 has: long and short matches near and far, repeated values, many literals.
+/// Values that compress to everything that LZ4 has: long and short matches near and far, repeated
+/// values, many literals.
 fn values(kind: usize, bytes: usize, random: &mut Random) -> Vec<u8> {
     let mut level = 20_000_i64;
     let mut smooth = || {
@@ -571,7 +572,8 @@ fn gathering_stays_in_its_memory() {
     println!("{out}");
 }
 
-/// The pixel of an axis that a window has at a place, found by walking; `None` if it has a value there.
+/// The pixel of an axis that a window has at a place, found by walking; `None` if it has a value
+/// there.
 fn walked(index: i64, length: i64, pad: Pad) -> Option<i64> {
     match pad {
         _ if (0..length).contains(&index) => Some(index),

@@ -1,5 +1,5 @@
-//! Batches that a device decodes have the values of the CPU's: over the stand-in for the CUDA driver, which runs the kernel
-//! compiled as C++.
+//! Batches that a device decodes have the values of the CPU's: over the stand-in for the CUDA
+//! driver, which runs the kernel compiled as C++.
 
 use std::fs;
 use std::path::Path;

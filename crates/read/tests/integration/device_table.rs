@@ -1,5 +1,6 @@
-//! Batches that a device decodes, or gathers from its memory, have the values of the CPU's in many combinations of options:
-//! over the stand-in for the CUDA driver, which runs the kernels compiled as C++.
+//! Batches that a device decodes, or gathers from its memory, have the values of the CPU's in many
+//! combinations of options: over the stand-in for the CUDA driver, which runs the kernels compiled
+//! as C++.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,7 +24,8 @@ use crate::support::{StackSpec, write_dataset};
 /// Number of combinations.
 const CASES: u64 = 160;
 
-/// Datasets with the same bands and masks: one of two shapes, one of another codec, one of large chunks.
+/// Datasets with the same bands and masks: one of two shapes, one of another codec, one of large
+/// chunks.
 struct Data {
     _folder: tempfile::TempDir,
     paths: Vec<PathBuf>,
@@ -193,7 +195,8 @@ impl Case {
             .unwrap_or_else(|error| panic!("{self}: {error}"))
     }
 
-    /// Compares the batches of an epoch and a half, before and after the loaders resume and go elsewhere.
+    /// Compares the batches of an epoch and a half, before and after the loaders resume and go
+    /// elsewhere.
     fn compare(&self, driver: &FakeDriver) -> Figures {
         let prepared =
             || PreparedDeviceLoader::of(self.prepared(self.options.decode), self.device.clone());

@@ -1,5 +1,5 @@
-//! The loader for a GPU over the stand-in for the CUDA driver: the real code for CUDA runs in a process of its own, and
-//! every misuse of a device is a fault.
+//! The loader for a GPU over the stand-in for the CUDA driver: the real code for CUDA runs in a
+//! process of its own, and every misuse of a device is a fault.
 
 use std::ptr;
 use std::thread;
@@ -22,8 +22,8 @@ fn decode() -> DecodePlace {
     std::env::var(DECODE).map_or(DecodePlace::Host, |name| name.parse().unwrap())
 }
 
-/// Runs an ignored test of this file over the stand-in, with chunks decoded on the host and on the device; it must have no
-/// faults.
+/// Runs an ignored test of this file over the stand-in, with chunks decoded on the host and on the
+/// device; it must have no faults.
 fn runs_clean_both_ways(test: &str, seeds: u64) {
     runs_clean(test, seeds, &[]);
     runs_clean_decoding(test, seeds);

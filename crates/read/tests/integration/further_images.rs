@@ -36,7 +36,8 @@ fn mirrored(pixel: i32, length: i32) -> (i32, bool) {
     if pixel < length { (pixel, false) } else { (period - pixel, true) }
 }
 
-/// The pixels of an axis of a further image for `size` pixels of the image from `start`; `None` for padding.
+/// The pixels of an axis of a further image for `size` pixels of the image from `start`; `None` for
+/// padding.
 fn axis(
     start: i32,
     size: u32,

@@ -1,4 +1,5 @@
-//! A dataset that covers all conversions of stored values to images and masks, and functions to inspect these.
+//! A dataset that covers all conversions of stored values to images and masks, and functions to
+//! inspect these.
 
 use std::fs;
 use std::path::Path;
@@ -12,8 +13,8 @@ use crate::support::{StackSpec, Written, write_dataset_of, write_sums};
 pub const SCALE: f64 = 0.125;
 pub const OFFSET: f64 = -3.0;
 
-/// Two stacks of different scale, with statistics, class ids of both widths and boolean layers of both widths;
-/// some values are NaN, some spectra zero or constant.
+/// Two stacks of different scale, with statistics, class ids of both widths and boolean layers of
+/// both widths; some values are NaN, some spectra zero or constant.
 pub fn made() -> (tempfile::TempDir, Written) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("made");

@@ -31,7 +31,8 @@ fn options(batch_size: usize) -> LoaderOptions {
     options
 }
 
-/// Checks that every value of a batch is the written one. `windows.rs` checks windows that reach beyond the edge.
+/// Checks that every value of a batch is the written one. `windows.rs` checks windows that reach
+/// beyond the edge.
 pub fn check(batch: &Batch, written: &Written, bands: Option<&[usize]>) {
     let image = batch.image();
     let bytes = image.bytes.len() / batch.len();

@@ -1,4 +1,5 @@
-//! The local cache: its data are right, whatever happens to it, and it keeps the data that are needed next.
+//! The local cache: its data are right, whatever happens to it, and it keeps the data that are
+//! needed next.
 
 use std::collections::HashSet;
 use std::fs;
@@ -258,8 +259,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Bytes that a cache of `room` cubes must fetch if it knows the whole order: it removes, or does not keep, the cube that is
-/// needed last.
+/// Bytes that a cache of `room` cubes must fetch if it knows the whole order: it removes, or does
+/// not keep, the cube that is needed last.
 fn oracle(orders: &[Vec<usize>], room: usize) -> Vec<u64> {
     let all: Vec<usize> = orders.iter().flatten().copied().collect();
     let next = |from: usize, cube: usize| {

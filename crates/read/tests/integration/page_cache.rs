@@ -1,5 +1,6 @@
-//! Stored chunks that a device reads straight from the system's page cache, over the stand-in for the CUDA driver: it refuses
-//! copies that reach beyond one registration, and reports everything that is not unregistered.
+//! Stored chunks that a device reads straight from the system's page cache, over the stand-in for
+//! the CUDA driver: it refuses copies that reach beyond one registration, and reports everything
+//! that is not unregistered.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Items that are requested one by one are equal to those in the loader's batches, also after augmentation.
+//! Items that are requested one by one are equal to those in the loader's batches, also after
+//! augmentation.
 
 use hsipack_read::augment::{Host, Images, Pipeline, SampleKey};
 use hsipack_read::plan::{Crop, Item, Pad, Patches};

@@ -1,5 +1,5 @@
-//! Processes that share a local cache: they fetch every block once, and none of them is held up by another that is
-//! killed or stopped.
+//! Processes that share a local cache: they fetch every block once, and none of them is held up by
+//! another that is killed or stopped.
 
 use std::env;
 use std::fs::File;
@@ -20,7 +20,8 @@ use crate::support::{StackSpec, write_dataset};
 /// Bytes of a stored cube. Two of them are too large for one block.
 const CUBE: u64 = 60 * 24 * 100 * 2 + 4;
 const CUBES: usize = 90;
-/// The folder of the dataset, its URL, the folder of the cache, and the seed, for a process that reads.
+/// The folder of the dataset, its URL, the folder of the cache, and the seed, for a process that
+/// reads.
 const VARIABLES: [&str; 4] = ["FILES", "URL", "CACHE", "SEED"];
 
 /// A dataset on a server behind a slow link, and an empty local cache.

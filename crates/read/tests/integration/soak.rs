@@ -1,6 +1,6 @@
-//! Loaders of all kinds, from files and from a server, stopped at random times, with errors, slow consumers and batches
-//! that are kept. It takes two seconds. `HSIPACK_SOAK_SECONDS=1800` makes it half an hour, `HSIPACK_SOAK_SEED=2` makes
-//! other loaders.
+//! Loaders of all kinds, from files and from a server, stopped at random times, with errors, slow
+//! consumers and batches that are kept. It takes two seconds. `HSIPACK_SOAK_SECONDS=1800` makes it
+//! half an hour, `HSIPACK_SOAK_SEED=2` makes other loaders.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

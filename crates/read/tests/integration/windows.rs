@@ -1,4 +1,5 @@
-//! Windows that reach beyond the edge, patches around labelled pixels, and the chunks that are kept in memory for them.
+//! Windows that reach beyond the edge, patches around labelled pixels, and the chunks that are kept
+//! in memory for them.
 
 use hsipack_read::plan::{Crop, Order, Pad, Patches, Regions, Windows};
 use hsipack_read::{CacheKind, Dataset, Error, Loader, LoaderOptions};

@@ -31,7 +31,8 @@ pub struct StackSpec {
     pub masks: Vec<String>,
     /// Names of masks of class ids beyond 255 (uint16).
     pub wide_masks: Vec<String>,
-    /// Names of targets, with their numbers of channels; `None` for targets without an axis of channels.
+    /// Names of targets, with their numbers of channels; `None` for targets without an axis of
+    /// channels.
     pub targets: Vec<(String, Option<usize>)>,
     /// Names of further images, with their numbers of bands and resolutions.
     pub further: Vec<(String, usize, Ratio)>,
@@ -160,7 +161,8 @@ fn value(zeros: bool, sample: usize, row: usize, column: usize, band: usize) -> 
     if zeros && row < 8 { f16::ZERO } else { image_value(sample, row, column, band) }
 }
 
-/// Writes a dataset: `extra(sample)` gives split, group, label and columns. Samples of the stacks take turns.
+/// Writes a dataset: `extra(sample)` gives split, group, label and columns. Samples of the stacks
+/// take turns.
 pub fn write_dataset(path: &Path, stacks: &[StackSpec], extra: impl Fn(usize) -> Value) -> Written {
     write_dataset_of(path, stacks, extra, &|spec, sample, row, column, out| {
         for band in 0..spec.shape.bands {

@@ -13,7 +13,8 @@ pub enum Axis {
     Band,
 }
 
-/// The meaning of an array's axes in index order, slowest in C order first; `yxb` is (row, column, band).
+/// The meaning of an array's axes in index order, slowest in C order first; `yxb` is (row, column,
+/// band).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AxisOrder(pub [Axis; 3]);
 

@@ -1,4 +1,5 @@
-//! Which axes of an array are the cube's. An array has these three, and any number of axes of length 1.
+//! Which axes of an array are the cube's. An array has these three, and any number of axes of
+//! length 1.
 
 use hsipack_format::{CubeShape, Error, Opt, Result, remedy};
 
@@ -7,13 +8,13 @@ use crate::axes::lengths::{lengths_text, too_large};
 use crate::axes::{Axes, one_cube_an_array};
 use crate::open_options::OpenOptions;
 
-/// Which axes of an array with three or more axes are the cube's, in index order: the axes that the user
-/// names, otherwise all if there are three, otherwise the three that are longer than 1. If the user names
-/// only three letters, they are the axes that remain without those of length 1.
+/// Which axes of an array with three or more axes are the cube's, in index order: the axes that the
+/// user names, otherwise all if there are three, otherwise the three that are longer than 1. If the
+/// user names only three letters, they are the axes that remain without those of length 1.
 ///
 /// # Errors
-/// If the axes that the user names do not fit the array, if more than three axes are longer than 1, or if
-/// fewer than three are and the user does not name all axes.
+/// If the axes that the user names do not fit the array, if more than three axes are longer than 1,
+/// or if fewer than three are and the user does not name all axes.
 pub(crate) fn kept_axes(lengths: &[usize], axes: Option<&Axes>) -> Result<[usize; 3]> {
     if let Some(axes) = axes.filter(|axes| axes.count() != 3) {
         return axes.within(lengths);
@@ -62,10 +63,11 @@ pub(crate) fn too_few_axes(lengths: &[usize]) -> Error {
     ])
 }
 
-/// The cube shape of an array and the order of its axes, slowest index first, as in `lengths`. Additional
-/// axes of length 1 are dropped, which moves no value.
+/// The cube shape of an array and the order of its axes, slowest index first, as in `lengths`.
+/// Additional axes of length 1 are dropped, which moves no value.
 ///
-/// Three axes are (row, column, band) unless the user says otherwise. For a mask, two axes are one band.
+/// Three axes are (row, column, band) unless the user says otherwise. For a mask, two axes are one
+/// band.
 ///
 /// # Errors
 /// If the array cannot be a cube, is empty, or is too large for the machine's address space.

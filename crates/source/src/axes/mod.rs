@@ -1,7 +1,7 @@
 //! The axes of an array as the user names them.
 //!
-//! `axis_order.rs` has their order in memory or in a file, `cube_axes.rs` finds those of the cube, and `lengths.rs` writes
-//! their lengths in messages.
+//! `axis_order.rs` has their order in memory or in a file, `cube_axes.rs` finds those of the cube,
+//! and `lengths.rs` writes their lengths in messages.
 
 pub(crate) mod axis_order;
 pub(crate) mod cube_axes;
@@ -12,9 +12,10 @@ use hsipack_format::{Error, Opt, Remedy, Result, remedy};
 use crate::axes::axis_order::{Axis, AxisOrder};
 use crate::axes::lengths::lengths_text;
 
-/// The axes of an array as the user names them (`--axes`), one letter per axis: `y`, `x` and `b` once each, `n` at most
-/// once for the axis of samples, each of which is a cube, and `1` for each axis of length 1 to drop. `11yxb` is (1, 1,
-/// row, column, band), `nyxb` is (sample, row, column, band).
+/// The axes of an array as the user names them (`--axes`), one letter per axis: `y`, `x` and `b`
+/// once each, `n` at most once for the axis of samples, each of which is a cube, and `1` for each
+/// axis of length 1 to drop. `11yxb` is (1, 1, row, column, band), `nyxb` is (sample, row, column,
+/// band).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axes(Vec<Letter>);
 
@@ -33,8 +34,8 @@ enum Letter {
 const MAX_AXES: usize = 32;
 
 impl Axes {
-    /// Parses axes as the user spells them. `None` if a letter is unknown, or if `y`, `x` or `b` is missing
-    /// or occurs twice.
+    /// Parses axes as the user spells them. `None` if a letter is unknown, or if `y`, `x` or `b` is
+    /// missing or occurs twice.
     pub fn parse(text: &str) -> Option<Axes> {
         let letters: Vec<Letter> = text
             .chars()
@@ -120,7 +121,8 @@ impl Axes {
 }
 
 impl AxisOrder {
-    /// Parses an order spelled with the letters `y`, `x`, `b`, each once; `None` if the text is something else.
+    /// Parses an order spelled with the letters `y`, `x`, `b`, each once; `None` if the text is
+    /// something else.
     pub fn parse(text: &str) -> Option<AxisOrder> {
         let axes = Axes::parse(text)?;
         axes.of_three().ok()

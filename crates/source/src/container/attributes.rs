@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value as Json};
 
-/// The most numbers and texts that are read from one attribute or list. No sensor has as many bands.
+/// The most numbers and texts that are read from one attribute or list. No sensor has as many
+/// bands.
 const MAX_LIST: usize = 1 << 20;
 
 /// A small value: the content of an attribute, or of an array beside a cube.
@@ -59,8 +60,8 @@ impl dyn Attributes + '_ {
     }
 }
 
-/// The name in plain spelling: only letters and digits, in lower case. `Data_Ignore_Value` and `data ignore value` are the
-/// same.
+/// The name in plain spelling: only letters and digits, in lower case. `Data_Ignore_Value` and
+/// `data ignore value` are the same.
 pub(crate) fn plain(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
@@ -105,8 +106,8 @@ impl Attributes for JsonAttributes {
     }
 }
 
-/// The numbers of a list that is written as text, and the unit behind them: `[400, 500]`, `450.2 nm, 500.1 nm`,
-/// `450,2; 500,1`. `None` if there is anything else, or if units differ.
+/// The numbers of a list that is written as text, and the unit behind them: `[400, 500]`,
+/// `450.2 nm, 500.1 nm`, `450,2; 500,1`. `None` if there is anything else, or if units differ.
 fn numbers_in(texts: &[String]) -> Option<(Vec<f64>, Option<String>)> {
     let decimal_comma = texts.iter().any(|text| text.contains(';') && text.contains(','));
     let (mut numbers, mut unit) = (Vec::new(), None::<String>);

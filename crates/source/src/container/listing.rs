@@ -13,7 +13,8 @@ use crate::recent::Recent;
 /// An array in a container.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listed {
-    /// Its path inside the container, without a slash at the start; empty for the only array of an `.npy` file.
+    /// Its path inside the container, without a slash at the start; empty for the only array of an
+    /// `.npy` file.
     pub name: String,
     /// Lengths in index order.
     pub lengths: Vec<usize>,
@@ -21,7 +22,8 @@ pub struct Listed {
     pub dtype: Option<DType>,
 }
 
-/// The arrays in the container at `path`, in the order in which the file lists them. Empty if it is not a container.
+/// The arrays in the container at `path`, in the order in which the file lists them. Empty if it is
+/// not a container.
 ///
 /// # Errors
 /// If the container cannot be read.
@@ -34,8 +36,9 @@ pub fn arrays(path: &Path) -> Result<Vec<Listed>> {
     Ok(all)
 }
 
-/// The number of samples in an array of the container at `path`: the length of its axis `n` in `axes`. `name` may be only
-/// the last part of the array's path, and is `None` for the only array with as many axes. `None` if there is no such array.
+/// The number of samples in an array of the container at `path`: the length of its axis `n` in
+/// `axes`. `name` may be only the last part of the array's path, and is `None` for the only array
+/// with as many axes. `None` if there is no such array.
 ///
 /// # Errors
 /// If the container cannot be read.

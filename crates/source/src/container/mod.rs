@@ -1,7 +1,8 @@
 //! One view of every container: a tree of named, typed arrays with attributes.
 //!
-//! HDF5 (with NetCDF-4 and MATLAB v7.3), Zarr v2 and v3, MATLAB v5 and `.npz` implement [`Container`]. What the arrays mean
-//! is decided once for all of them, in [`meaning`](crate::meaning).
+//! HDF5 (with NetCDF-4 and MATLAB v7.3), Zarr v2 and v3, MATLAB v5 and `.npz` implement
+//! [`Container`]. What the arrays mean is decided once for all of them, in
+//! [`meaning`](crate::meaning).
 //!
 //! | file | part |
 //! |---|---|
@@ -14,8 +15,9 @@
 //! | `small_array.rs` | small arrays beside cubes |
 //! | `release.rs` | releases what is kept for further samples of the same arrays |
 //!
-//! Paths begin with a slash and have slashes between names: `/scan/cube`. The root group is the empty path. Lengths and
-//! names of axes are in the index order that the format's own tools show: NumPy's, h5py's, MATLAB's.
+//! Paths begin with a slash and have slashes between names: `/scan/cube`. The root group is the
+//! empty path. Lengths and names of axes are in the index order that the format's own tools show:
+//! NumPy's, h5py's, MATLAB's.
 
 mod attributes;
 pub mod hdf5;
@@ -92,7 +94,8 @@ pub(crate) trait Container {
     /// The names of the axes of the array at `path`; empty, or one per axis.
     fn axis_names(&self, path: &str) -> Vec<Option<String>>;
 
-    /// The values of a small array: numbers or texts. `None` if it is large or holds something else.
+    /// The values of a small array: numbers or texts. `None` if it is large or holds something
+    /// else.
     ///
     /// # Errors
     /// If the format must not be used when a list in it is damaged.

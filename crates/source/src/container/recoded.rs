@@ -1,5 +1,5 @@
-//! A cube whose stored numbers mean something else than their type says: unsigned numbers in signed ones, and missing
-//! values under several numbers.
+//! A cube whose stored numbers mean something else than their type says: unsigned numbers in signed
+//! ones, and missing values under several numbers.
 
 use std::ops::Range;
 
@@ -10,8 +10,8 @@ use crate::buffer::RowBuffer;
 use crate::cube_info::CubeInfo;
 use crate::reader::{Access, Source};
 
-/// The cube `source` with its numbers read as `dtype`, which has the same size, and with all of `marks` replaced by the
-/// first, which becomes [`CubeInfo::ignore_value`].
+/// The cube `source` with its numbers read as `dtype`, which has the same size, and with all of
+/// `marks` replaced by the first, which becomes [`CubeInfo::ignore_value`].
 pub(crate) fn recoded(source: Box<dyn Source>, dtype: DType, marks: &[f64]) -> Box<dyn Source> {
     let possible: Vec<f64> = marks.iter().copied().filter(|mark| can_hold(dtype, *mark)).collect();
     let [mark, others @ ..] = &possible[..] else {

@@ -1,4 +1,5 @@
-//! Containers of several arrays (`.npz`, `.mat`, HDF5, Zarr, HTC dictionaries): which array is the cube.
+//! Containers of several arrays (`.npz`, `.mat`, HDF5, Zarr, HTC dictionaries): which array is the
+//! cube.
 //!
 //! ```text
 //! the user names one        that one
@@ -36,8 +37,8 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// The role of an array of `dtype` numbers with these `lengths`. Vectors are not layers, although MATLAB
-    /// stores them with two axes.
+    /// The role of an array of `dtype` numbers with these `lengths`. Vectors are not layers,
+    /// although MATLAB stores them with two axes.
     pub(crate) fn of(lengths: &[usize], dtype: DType) -> Role {
         if lengths.contains(&0) {
             return Role::Other;

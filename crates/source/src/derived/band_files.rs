@@ -1,7 +1,8 @@
-//! Cubes with a file for each band: `leaf_450nm.tif`, `leaf_500nm.tif` …, or `scene_01.png`, `scene_02.png` ….
+//! Cubes with a file for each band: `leaf_450nm.tif`, `leaf_500nm.tif` …, or `scene_01.png`,
+//! `scene_02.png` ….
 //!
-//! A pattern says which part of a name is the band. The text that its stars match names the cube, if several cubes share a
-//! folder.
+//! A pattern says which part of a name is the band. The text that its stars match names the cube,
+//! if several cubes share a folder.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
@@ -102,7 +103,8 @@ impl BandPattern {
         Ok(Self { text: text.to_owned(), regex, quantity: *quantity, depth })
     }
 
-    /// The cubes in a folder, sorted by name, without the files and folders that are `excluded`. Empty if no file matches.
+    /// The cubes in a folder, sorted by name, without the files and folders that are `excluded`.
+    /// Empty if no file matches.
     ///
     /// # Errors
     /// If the folder cannot be listed.
@@ -153,11 +155,12 @@ impl BandPattern {
         Ok(cubes)
     }
 
-    /// Opens the cube called `name` in a folder, or its only cube. `any_numbers` says that numbers of bands may be missing
-    /// between others. Files that are `excluded` are not bands.
+    /// Opens the cube called `name` in a folder, or its only cube. `any_numbers` says that numbers
+    /// of bands may be missing between others. Files that are `excluded` are not bands.
     ///
     /// # Errors
-    /// If there is no such cube, a band is missing or has two files, or files differ in size or type.
+    /// If there is no such cube, a band is missing or has two files, or files differ in size or
+    /// type.
     pub fn open(
         &self,
         folder: &Path,
@@ -205,7 +208,8 @@ fn expression(text: &str) -> String {
     text.chars().map(letter).collect()
 }
 
-/// The paths of the files `depth` levels below a folder, relative to it, sorted. Hidden files are left out.
+/// The paths of the files `depth` levels below a folder, relative to it, sorted. Hidden files are
+/// left out.
 fn names_in(folder: &Path, depth: usize) -> Result<Vec<String>> {
     let mut names = Vec::new();
     add_names(folder, "", depth, &mut names)?;
@@ -234,7 +238,8 @@ fn add_names(folder: &Path, prefix: &str, depth: usize, names: &mut Vec<String>)
 }
 
 impl BandsOfCube {
-    /// The bands of `other` that this cube lacks, if it has no band that `other` lacks: then files may be missing.
+    /// The bands of `other` that this cube lacks, if it has no band that `other` lacks: then files
+    /// may be missing.
     pub fn lacks(&self, other: &Self) -> Vec<String> {
         let has = |cube: &Self, value: f64| {
             cube.files.binary_search_by(|file| file.value.total_cmp(&value)).is_ok()
@@ -423,7 +428,8 @@ impl Source for BandFiles {
         of_first.map_or(Access::Sequential, |source| source.access())
     }
 
-    /// Every read passes over all files, some of which are streams, so it takes as many rows as possible.
+    /// Every read passes over all files, some of which are streams, so it takes as many rows as
+    /// possible.
     fn preferred_rows(&self, budget: usize) -> usize {
         (budget / 2 / self.info.row_bytes().max(1)).clamp(1, self.info.shape.rows)
     }

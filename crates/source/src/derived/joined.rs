@@ -1,7 +1,8 @@
-//! Several cubes with the same grid as one: the detectors of a sensor, their bands in order of wavelength.
+//! Several cubes with the same grid as one: the detectors of a sensor, their bands in order of
+//! wavelength.
 //!
-//! The user joins their names with `+`: `scene.he5::VNIR_Cube+SWIR_Cube`. Each band keeps its own scaling. Bands
-//! without data are dropped, because they have no place in the order.
+//! The user joins their names with `+`: `scene.he5::VNIR_Cube+SWIR_Cube`. Each band keeps its own
+//! scaling. Bands without data are dropped, because they have no place in the order.
 
 use std::ops::Range;
 
@@ -67,7 +68,8 @@ fn check(names: &[&str], infos: &[&CubeInfo]) -> Result<()> {
     Ok(())
 }
 
-/// All bands that have data, in order of wavelength. Bands of the same wavelength keep the order of their cubes.
+/// All bands that have data, in order of wavelength. Bands of the same wavelength keep the order of
+/// their cubes.
 fn in_order(names: &[&str], infos: &[&CubeInfo]) -> Result<Vec<Band>> {
     let mut bands = Vec::new();
     for (part, (name, info)) in names.iter().zip(infos).enumerate() {

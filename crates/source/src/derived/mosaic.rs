@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Access, CubeInfo, OpenOptions, RowBuffer, Source, open};
 
-/// Rows and columns of the tile of filters. A whole tile is a pixel, and its bands are in row order.
+/// Rows and columns of the tile of filters. A whole tile is a pixel, and its bands are in row
+/// order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Sides", into = "(usize, usize)")]
 pub struct Mosaic {

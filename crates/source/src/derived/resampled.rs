@@ -75,8 +75,9 @@ impl FromStr for BandGrid {
     }
 }
 
-/// The cube of `source`, resampled to the bands of `grid`. Its values are physical (float64), and NaN where they are
-/// missing. `nodata` is the stored number that marks missing values; if it is `None`, the file says it.
+/// The cube of `source`, resampled to the bands of `grid`. Its values are physical (float64), and
+/// NaN where they are missing. `nodata` is the stored number that marks missing values; if it is
+/// `None`, the file says it.
 ///
 /// # Errors
 /// If the cube has no wavelengths, none of the bands, or gains of its own for each column.
@@ -199,7 +200,8 @@ mod tests {
     use crate::flat::{FlatLayout, FlatSource, MemoryBytes};
     use crate::{AxisOrder, Scaling};
 
-    /// A cube of 1 x 2 pixels with 10 bands from 400 nm on, whose values are wavelengths, in tenths.
+    /// A cube of 1 x 2 pixels with 10 bands from 400 nm on, whose values are wavelengths, in
+    /// tenths.
     fn cube(change: impl Fn(&mut CubeInfo)) -> Box<dyn Source> {
         let shape = CubeShape::new(1, 2, 10);
         let mut info = CubeInfo::new("test", shape, DType::U16, "cube");

@@ -109,8 +109,8 @@ pub struct StreamBytes {
 }
 
 impl StreamBytes {
-    /// A stream that `open` starts, and that begins `start` bytes after the start of the file `path`. Errors name this
-    /// file.
+    /// A stream that `open` starts, and that begins `start` bytes after the start of the file
+    /// `path`. Errors name this file.
     pub fn new(
         path: impl Into<PathBuf>,
         start: u64,
@@ -120,7 +120,8 @@ impl StreamBytes {
         Self { path, start, open, state, shared: None }
     }
 
-    /// A stream that has read at most `offset` bytes: the farthest that another source left, or a new one.
+    /// A stream that has read at most `offset` bytes: the farthest that another source left, or a
+    /// new one.
     fn stream_before(&self, offset: u64) -> Result<Stream> {
         let parked = || parked_streams::take(self.shared.as_ref()?, self.start, offset);
         match parked() {

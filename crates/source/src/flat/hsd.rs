@@ -1,4 +1,5 @@
-//! HSD (`.hsd`), the format of Hyperspectral City: a cube as mean spectrum, principal components and their scores.
+//! HSD (`.hsd`), the format of Hyperspectral City: a cube as mean spectrum, principal components
+//! and their scores.
 //!
 //! ```text
 //! 4 × i32 little-endian    rows, columns, bands, components
@@ -8,8 +9,9 @@
 //! float32                  rows × columns × components scores, component fastest
 //! ```
 //!
-//! A spectrum is the mean plus the sum of the components times their scores. There is no public specification: the layout is
-//! established from public loaders of the dataset, in MATLAB and in Python, which agree.
+//! A spectrum is the mean plus the sum of the components times their scores. There is no public
+//! specification: the layout is established from public loaders of the dataset, in MATLAB and in
+//! Python, which agree.
 
 use std::ops::Range;
 use std::path::Path;
@@ -42,7 +44,8 @@ impl Header {
     /// Reads the first bytes of a file.
     ///
     /// # Errors
-    /// If there are fewer than 28 bytes, a length is not positive, or the lengths are impossible together.
+    /// If there are fewer than 28 bytes, a length is not positive, or the lengths are impossible
+    /// together.
     pub fn parse(head: &[u8]) -> Result<Self> {
         let Some((header, _)) = head.split_first_chunk::<HEADER>() else {
             return Err(Error::malformed("the file is too short for the header of HSD")
@@ -112,7 +115,8 @@ pub(crate) fn recognises(path: &Path, head: &[u8]) -> bool {
 /// Opens the cube in `path`.
 ///
 /// # Errors
-/// If the file cannot be read or is malformed, or the options ask for something that it does not have.
+/// If the file cannot be read or is malformed, or the options ask for something that it does not
+/// have.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     refuse_variable(path, options)?;
     if options.axes.as_ref().is_some_and(|axes| *axes != AxisOrder::BIP.into()) {

@@ -10,11 +10,11 @@
 //!     swap    bytes if the file has the other byte order
 //! ```
 //!
-//! How many stretches there are depends on the position of the row axis in the file. If it is first (BIL, BIP),
-//! there is one. If it is second (BSQ), there is one per band. If it is last (column-major MATLAB and Fortran
-//! arrays), there is one per column and band, so
-//! [`FlatSource::preferred_rows`](crate::Source::preferred_rows) asks for as many rows at once as the budget
-//! allows.
+//! How many stretches there are depends on the position of the row axis in the file. If it is first
+//! (BIL, BIP), there is one. If it is second (BSQ), there is one per band. If it is last
+//! (column-major MATLAB and Fortran arrays), there is one per column and band, so
+//! [`FlatSource::preferred_rows`](crate::Source::preferred_rows) asks for as many rows at once as
+//! the budget allows.
 //!
 //! | file | part |
 //! |---|---|
@@ -66,8 +66,8 @@ const MAX_GAP_BYTES: usize = 4096;
 const CHEAP_READ: usize = 64 << 10;
 
 impl FlatSource {
-    /// A source of the cube that `info` describes, stored in `bytes` with this `layout`. The caller has checked that
-    /// there are enough bytes, as far as that can be known.
+    /// A source of the cube that `info` describes, stored in `bytes` with this `layout`. The caller
+    /// has checked that there are enough bytes, as far as that can be known.
     pub fn new(info: CubeInfo, layout: FlatLayout, bytes: impl ByteSource + 'static) -> Self {
         Self { info, layout, samples: None, bytes: Box::new(bytes) }
     }
@@ -104,7 +104,8 @@ impl FlatSource {
         }
     }
 
-    /// Reads file rows `rows` into `scratch`, in file order, with only these rows along the row axis.
+    /// Reads file rows `rows` into `scratch`, in file order, with only these rows along the row
+    /// axis.
     fn gather(&self, rows: Range<usize>, scratch: &mut [u8]) -> Result<()> {
         let Some(samples) = self.samples else {
             return self.gather_cube(&*self.bytes, self.layout.offset, rows, scratch);
@@ -118,7 +119,8 @@ impl FlatSource {
         }
     }
 
-    /// A copy in which each sample is in one piece, if reading one of them would mean reading the others, too.
+    /// A copy in which each sample is in one piece, if reading one of them would mean reading the
+    /// others, too.
     fn copy_of_samples(&self, samples: SampleAxis) -> Result<Option<Arc<SampleCopy>>> {
         let lengths = self.layout.order.lengths(self.info.shape);
         let inner = lengths[samples.before..].iter().product::<usize>() * self.info.dtype.size();
@@ -176,8 +178,8 @@ impl FlatSource {
 }
 
 impl FlatSource {
-    /// [`gather`](Self::gather) if values of other samples are between those of the cube: a box of an array with four
-    /// axes. Runs of values that are close together are read as one span.
+    /// [`gather`](Self::gather) if values of other samples are between those of the cube: a box of
+    /// an array with four axes. Runs of values that are close together are read as one span.
     fn gather_sample(
         &self,
         samples: SampleAxis,

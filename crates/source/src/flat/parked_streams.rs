@@ -1,5 +1,6 @@
-//! Streams between sources: each sample of a compressed array is a source of its own, and continues the stream where the
-//! sample before it ended. Otherwise each would decompress everything before it, in time quadratic in their number.
+//! Streams between sources: each sample of a compressed array is a source of its own, and continues
+//! the stream where the sample before it ended. Otherwise each would decompress everything before
+//! it, in time quadratic in their number.
 
 use std::io::Read;
 use std::sync::{Mutex, PoisonError};
@@ -26,7 +27,8 @@ impl Parked {
 
 static PARKED: Mutex<Vec<Parked>> = Mutex::new(Vec::new());
 
-/// Keeps a stream that begins `start` bytes after the start of `file`. The streams that were kept last stay the longest.
+/// Keeps a stream that begins `start` bytes after the start of `file`. The streams that were kept
+/// last stay the longest.
 pub(crate) fn park(file: Identity, start: u64, stream: Stream) {
     let mut parked = PARKED.lock().unwrap_or_else(PoisonError::into_inner);
     parked.truncate(MAX_PARKED - 1);

@@ -5,8 +5,8 @@ use hsipack_format::CubeShape;
 
 use crate::{Axis, AxisOrder};
 
-/// Reorders values of `size` bytes from `order` to (row, column, band). `shape` is the shape of these values, not of
-/// the whole cube.
+/// Reorders values of `size` bytes from `order` to (row, column, band). `shape` is the shape of
+/// these values, not of the whole cube.
 pub(crate) fn permute(
     order: AxisOrder,
     shape: CubeShape,
@@ -66,8 +66,8 @@ fn permute_values<T: Pod>(
     }
 }
 
-/// `to[f * to_stride + s] = from[s * from_stride + f]` for `slow` × `fast` values, in tiles, so that both sides stay
-/// in the first-level cache.
+/// `to[f * to_stride + s] = from[s * from_stride + f]` for `slow` × `fast` values, in tiles, so
+/// that both sides stay in the first-level cache.
 fn transpose<T: Copy>(
     from: &[T],
     from_stride: usize,

@@ -1,9 +1,9 @@
 //! A copy of an array whose samples are interleaved, in which each sample is in one piece.
 //!
-//! In such an array (`yxbn`), the values of a sample are spread over the whole array, so reading one sample reads almost
-//! everything, and reading all of them would take time quadratic in their number. The array is therefore read once, and
-//! written in the order of its samples to a temporary file without a name, which disappears with the process at the
-//! latest.
+//! In such an array (`yxbn`), the values of a sample are spread over the whole array, so reading
+//! one sample reads almost everything, and reading all of them would take time quadratic in their
+//! number. The array is therefore read once, and written in the order of its samples to a temporary
+//! file without a name, which disappears with the process at the latest.
 //!
 //! ```text
 //! array:  outer × samples × inner      → copy:  samples × outer × inner
@@ -54,9 +54,9 @@ static COPIES: Mutex<Vec<(Key, Slot)>> = Mutex::new(Vec::new());
 pub(crate) struct SampleCopy(File);
 
 impl SampleCopy {
-    /// The copy of the array `name` in the file at `path`, which `write` writes unless there is one. Threads that need the
-    /// same copy wait until it is written. `None` if the file cannot be recognised later, or the disk for temporary files
-    /// is full.
+    /// The copy of the array `name` in the file at `path`, which `write` writes unless there is
+    /// one. Threads that need the same copy wait until it is written. `None` if the file cannot be
+    /// recognised later, or the disk for temporary files is full.
     ///
     /// # Errors
     /// If the array cannot be read.
@@ -118,8 +118,8 @@ pub(crate) enum Failure {
 }
 
 impl Interleaved {
-    /// Writes a part of each of the samples from `first` on, which take turns in `block`, with `inner` bytes each, to
-    /// `file`. The part begins `at` bytes after the start of a sample.
+    /// Writes a part of each of the samples from `first` on, which take turns in `block`, with
+    /// `inner` bytes each, to `file`. The part begins `at` bytes after the start of a sample.
     pub fn write_turns(
         self,
         block: &[u8],
@@ -144,7 +144,8 @@ impl Interleaved {
         file.write_all_at(part, offset).map_err(|_| Failure::Write)
     }
 
-    /// Writes the samples in `bytes` to `file`, one after the other. The array is read from its start to its end.
+    /// Writes the samples in `bytes` to `file`, one after the other. The array is read from its
+    /// start to its end.
     pub fn write(self, bytes: &dyn ByteSource, file: &File) -> Result<(), Failure> {
         let Self { offset, outer, samples, inner } = self;
         let turn = samples * inner;

@@ -5,12 +5,13 @@ use hsipack_format::Geo;
 use super::crs::Conversion;
 use super::resample::{apply, inverse};
 
-/// Positions may differ by so many pixels, those of the coarser image: programs disagree about whether coordinates are those
-/// of a pixel's centre or corner.
+/// Positions may differ by so many pixels, those of the coarser image: programs disagree about
+/// whether coordinates are those of a pixel's centre or corner.
 const TOLERANCE: f64 = 0.75;
 
-/// Whether an image with rows and columns of `size` lies elsewhere on Earth than one with `cube_size`, of the same or another
-/// resolution. `false` if one of them has no known reference system.
+/// Whether an image with rows and columns of `size` lies elsewhere on Earth than one with
+/// `cube_size`, of the same or another resolution. `false` if one of them has no known reference
+/// system.
 pub fn lies_elsewhere(cube: &Geo, cube_size: [usize; 2], image: &Geo, size: [usize; 2]) -> bool {
     if cube.crs.is_none() || image.crs.is_none() {
         return false;

@@ -236,7 +236,8 @@ struct Kept {
 /// The file that was read last. It is asked for once for each cube.
 static LAST: Mutex<Option<Kept>> = Mutex::new(None);
 
-/// Reads the annotations in `path`, or takes them from memory if the file was the last one that was read.
+/// Reads the annotations in `path`, or takes them from memory if the file was the last one that was
+/// read.
 ///
 /// # Errors
 /// If the file is not in this format, or contradicts itself.

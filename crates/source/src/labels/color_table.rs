@@ -150,7 +150,8 @@ fn part(cell: &str, location: &str) -> Result<u8> {
     })
 }
 
-/// Numbers of a line that begin a class: an id, if there are four or five, and the colour. Alpha is not used.
+/// Numbers of a line that begin a class: an id, if there are four or five, and the colour. Alpha is
+/// not used.
 fn of_numbers(numbers: &[&str], name: &str, location: String) -> Result<Entry> {
     let (id_cell, parts) = match *numbers {
         [red, green, blue] => (None, [red, green, blue]),

@@ -1,7 +1,8 @@
 //! Masks with a colour for each class.
 //!
-//! A pixel has the class whose colour it has exactly. A pixel of another colour is an error, because colours between those of
-//! two classes come from resizing or lossy compression, and would become wrong labels.
+//! A pixel has the class whose colour it has exactly. A pixel of another colour is an error,
+//! because colours between those of two classes come from resizing or lossy compression, and would
+//! become wrong labels.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -13,8 +13,8 @@ pub struct Conversion {
 }
 
 impl Conversion {
-    /// The conversion between two systems, given as EPSG codes or WKT; `None` if they are the same, or if one of them is not
-    /// known.
+    /// The conversion between two systems, given as EPSG codes or WKT; `None` if they are the same,
+    /// or if one of them is not known.
     ///
     /// # Errors
     /// If the systems differ and one has no EPSG code, or one that has no definition.
@@ -51,7 +51,8 @@ impl Conversion {
     }
 }
 
-/// The EPSG code of a system. WKT without a code is recognised by its names, as far as files of this field have such.
+/// The EPSG code of a system. WKT without a code is recognised by its names, as far as files of
+/// this field have such.
 fn code_of(crs: &str) -> Option<u16> {
     georeference::code_of(crs).or_else(|| georeference::code_by_name(crs))
 }

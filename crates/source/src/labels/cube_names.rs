@@ -1,5 +1,5 @@
-//! Finds the cube that an entry of a file of labels means: such files name pictures, and pictures and cubes differ in their
-//! endings and folders.
+//! Finds the cube that an entry of a file of labels means: such files name pictures, and pictures
+//! and cubes differ in their endings and folders.
 
 use std::collections::HashMap;
 
@@ -47,8 +47,9 @@ impl Entries {
         &self.names
     }
 
-    /// The entry that means a cube, in this order: by its sample's name or its path; the same without the endings of both;
-    /// its file name without the endings, if the folders before it are those of the cube, as far as both have such.
+    /// The entry that means a cube, in this order: by its sample's name or its path; the same
+    /// without the endings of both; its file name without the endings, if the folders before it are
+    /// those of the cube, as far as both have such.
     ///
     /// # Errors
     /// If several entries may mean the cube.

@@ -79,7 +79,8 @@ impl Table {
         self.fields.iter().position(|field| field.name == name)
     }
 
-    /// The value of an attribute in row `row`, which is the one after the last one; `None` if the row is deleted.
+    /// The value of an attribute in row `row`, which is the one after the last one; `None` if the
+    /// row is deleted.
     ///
     /// # Errors
     /// If there is no such row, or the value is malformed.

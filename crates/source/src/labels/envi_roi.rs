@@ -1,4 +1,5 @@
-//! Regions of interest of ENVI: lists of pixels in text (ENVI Classic), and geometries in XML (ENVI 5).
+//! Regions of interest of ENVI: lists of pixels in text (ENVI Classic), and geometries in XML (ENVI
+//! 5).
 
 use std::path::Path;
 

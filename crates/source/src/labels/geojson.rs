@@ -59,7 +59,8 @@ pub(super) fn read(path: &Path, attribute: Option<&str>) -> Result<Features> {
     })
 }
 
-/// The reference system with this name: `urn:ogc:def:crs:EPSG::32631`, `EPSG:32631`, `urn:ogc:def:crs:OGC:1.3:CRS84`.
+/// The reference system with this name: `urn:ogc:def:crs:EPSG::32631`, `EPSG:32631`,
+/// `urn:ogc:def:crs:OGC:1.3:CRS84`.
 fn crs_of(name: &str) -> String {
     let parts: Vec<&str> = name.split([':', '/']).collect();
     match parts[..] {

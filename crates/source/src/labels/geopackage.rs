@@ -15,7 +15,8 @@ pub(super) fn recognises(head: &[u8]) -> bool {
     head.starts_with(SIGNATURE)
 }
 
-/// Reads the features in `path`, with the values of an attribute, which may stand behind a layer: `LAYER/ATTRIBUTE`.
+/// Reads the features in `path`, with the values of an attribute, which may stand behind a layer:
+/// `LAYER/ATTRIBUTE`.
 ///
 /// # Errors
 /// If the file is no GeoPackage, is malformed, or has several layers and none is named.

@@ -1,4 +1,5 @@
-//! Parts that readers of labels in JSON share. Files are read entry by entry, within serde_json's limit of nesting.
+//! Parts that readers of labels in JSON share. Files are read entry by entry, within serde_json's
+//! limit of nesting.
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
@@ -94,7 +95,8 @@ impl<'de> Visitor<'de> for Members<'_> {
     }
 }
 
-/// Reads a list, and hands each entry over. The name is that of an entry, for errors, which name its number.
+/// Reads a list, and hands each entry over. The name is that of an entry, for errors, which name
+/// its number.
 pub(super) struct Each<T, F>(&'static str, F, PhantomData<T>);
 
 impl<T, F: FnMut(T) -> Result<(), String>> Each<T, F> {

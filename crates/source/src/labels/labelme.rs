@@ -146,7 +146,8 @@ fn shape_of(kind: &str, mut points: Vec<[f64; 2]>) -> std::result::Result<Shape,
     })
 }
 
-/// A shape of pixels, between two points: each run of pixels is a line through their centres, which covers just these.
+/// A shape of pixels, between two points: each run of pixels is a line through their centres, which
+/// covers just these.
 fn masked(points: &[[f64; 2]], png: Option<&str>) -> std::result::Result<Shape, String> {
     let &[[left, top], [right, bottom]] = points else {
         return Err(format!("a mask has {} points instead of 2", points.len()));
@@ -166,7 +167,8 @@ fn masked(points: &[[f64; 2]], png: Option<&str>) -> std::result::Result<Shape, 
     Ok(shape)
 }
 
-/// Passes the runs of pixels that are not 0 in a PNG of this size (columns, rows) to `take`, which says whether it takes more.
+/// Passes the runs of pixels that are not 0 in a PNG of this size (columns, rows) to `take`, which
+/// says whether it takes more.
 fn each_run(
     png: &[u8],
     size: [f64; 2],

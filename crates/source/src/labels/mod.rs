@@ -73,9 +73,11 @@ pub struct LabelOptions<'a> {
     pub geo: Option<&'a Geo>,
     /// The colours of classes, if labels are colours.
     pub colors: &'a [ClassColor],
-    /// How labels on another grid become labels of the cube's pixels. Without it they keep their grid.
+    /// How labels on another grid become labels of the cube's pixels. Without it they keep their
+    /// grid.
     pub resampling: Option<Resampling>,
-    /// Whether features and shapes cover every pixel that they touch, not only those whose centre is inside.
+    /// Whether features and shapes cover every pixel that they touch, not only those whose centre
+    /// is inside.
     pub all_touched: bool,
 }
 
@@ -113,7 +115,8 @@ pub fn open(path: &Path, options: &LabelOptions<'_>) -> Result<Box<dyn Source>> 
     }
 }
 
-/// Refuses a raster of the cube's size that lies elsewhere on Earth, which would give the cube labels of another place.
+/// Refuses a raster of the cube's size that lies elsewhere on Earth, which would give the cube
+/// labels of another place.
 fn refuse_other_place(source: &dyn Source, options: &LabelOptions<'_>) -> Result<()> {
     let info = source.info();
     let (Some(cube), Some(mask)) = (options.geo, &info.geo) else { return Ok(()) };

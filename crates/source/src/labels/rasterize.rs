@@ -1,5 +1,5 @@
-//! The pixels that shapes cover, exactly as GDAL's rasterizer finds them (`alg/llrasterize.cpp`), so that labels equal those of
-//! `gdal_rasterize`, QGIS and `rasterio.features.rasterize`.
+//! The pixels that shapes cover, exactly as GDAL's rasterizer finds them (`alg/llrasterize.cpp`),
+//! so that labels equal those of `gdal_rasterize`, QGIS and `rasterio.features.rasterize`.
 //!
 //! ```text
 //! polygon:      for each row, the edges cross the line through the centres of its pixels; pixels between an odd
@@ -95,7 +95,8 @@ impl Canvas<'_> {
         self.pixels[start + first..=start + last as usize].fill(id);
     }
 
-    /// Segments in the order in which GDAL follows them, which is from the last point to the first one.
+    /// Segments in the order in which GDAL follows them, which is from the last point to the first
+    /// one.
     fn each_segment(&mut self, shape: &Shape, mut each: impl FnMut(&mut Self, [f64; 2], [f64; 2])) {
         for part in shape.parts() {
             for pair in shape.points[part].windows(2).rev() {
@@ -148,7 +149,8 @@ impl Canvas<'_> {
         }
     }
 
-    /// Sets the pixels that a segment runs through. For edges of polygons, those that run along edges of pixels touch none.
+    /// Sets the pixels that a segment runs through. For edges of polygons, those that run along
+    /// edges of pixels touch none.
     fn touch(&mut self, from: [f64; 2], to: [f64; 2], is_edge: bool, id: u16) {
         let (width, height) = (self.width as f64, self.height as f64);
         let ([mut x, mut y], [mut end_x, mut end_y]) = (from, to);

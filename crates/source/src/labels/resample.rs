@@ -1,9 +1,10 @@
 //! Masks on another grid than their cube.
 //!
-//! The place of a cube's pixel in the mask follows from where both lie on Earth, or from a whole ratio of their sizes. The
-//! results are those of GDAL's warper: `nearest` takes the pixel of the mask in which the centre of the cube's pixel lies, and
-//! `majority` (GDAL's mode) the most frequent value among the mask's pixels that the cube's pixel covers. Of several that are
-//! equally frequent, it is the value that reached this number first, row by row.
+//! The place of a cube's pixel in the mask follows from where both lie on Earth, or from a whole
+//! ratio of their sizes. The results are those of GDAL's warper: `nearest` takes the pixel of the
+//! mask in which the centre of the cube's pixel lies, and `majority` (GDAL's mode) the most
+//! frequent value among the mask's pixels that the cube's pixel covers. Of several that are equally
+//! frequent, it is the value that reached this number first, row by row.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -62,7 +63,8 @@ enum Placement {
 /// The mask in `source` on the grid of the cube.
 ///
 /// # Errors
-/// If neither georeferencing nor a whole ratio of sizes says where the cube's pixels are in the mask.
+/// If neither georeferencing nor a whole ratio of sizes says where the cube's pixels are in the
+/// mask.
 pub(super) fn onto(
     source: Box<dyn Source>,
     options: &LabelOptions<'_>,

@@ -16,14 +16,16 @@ const STEPS: f64 = 5.0;
 /// The step of a column at which edges are looked up, counted from 0.
 const MIDDLE: i64 = 2;
 
-/// Pixels of an image, as the places at which they begin and cease to be set, counted down the columns. Their number is even.
+/// Pixels of an image, as the places at which they begin and cease to be set, counted down the
+/// columns. Their number is even.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Runs {
     changes: Vec<u32>,
 }
 
 impl Runs {
-    /// The pixels inside a polygon of x, y, x, y, … in an image of `rows` × `columns`, which has up to 2³² − 1 pixels.
+    /// The pixels inside a polygon of x, y, x, y, … in an image of `rows` × `columns`, which has up
+    /// to 2³² − 1 pixels.
     ///
     /// # Errors
     /// A message, if a corner is far outside.
@@ -43,7 +45,8 @@ impl Runs {
         Ok(runs)
     }
 
-    /// Adds the changes of some columns, which are even in number in each, since the polygon is closed.
+    /// Adds the changes of some columns, which are even in number in each, since the polygon is
+    /// closed.
     fn add_columns(&mut self, points: &[[i64; 2]], rows: usize, columns: Range<usize>) {
         let edges = || points.windows(2).map(|pair| Edge::new(pair[0], pair[1]));
         let count =

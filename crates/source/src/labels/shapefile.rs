@@ -1,4 +1,5 @@
-//! ESRI shapefiles: shapes in `.shp`, attributes in `.dbf` and the reference system in `.prj` beside it.
+//! ESRI shapefiles: shapes in `.shp`, attributes in `.dbf` and the reference system in `.prj`
+//! beside it.
 
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};

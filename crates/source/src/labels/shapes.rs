@@ -45,8 +45,9 @@ impl Shape {
 }
 
 impl Shape {
-    /// Gives the rings of a polygon, whose points are positions on a map, the direction of a clock, as GDAL does before it
-    /// draws them. It decides which pixels an edge covers that runs exactly through their centres.
+    /// Gives the rings of a polygon, whose points are positions on a map, the direction of a clock,
+    /// as GDAL does before it draws them. It decides which pixels an edge covers that runs exactly
+    /// through their centres.
     pub fn clockwise(&mut self) {
         if self.kind == Kind::Polygon {
             let parts: Vec<_> = self.parts().collect();
@@ -63,8 +64,8 @@ impl Shape {
 /// Points this close are the same point, as in GDAL.
 const TOLERANCE: f64 = 1e-5;
 
-/// Whether a ring, which ends where it begins, turns right, by the corner at its lowest point. If this corner says nothing, its
-/// area decides.
+/// Whether a ring, which ends where it begins, turns right, by the corner at its lowest point. If
+/// this corner says nothing, its area decides.
 fn is_clockwise(ring: &[[f64; 2]]) -> bool {
     let len = ring.len();
     if len < 2 {

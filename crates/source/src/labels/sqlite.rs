@@ -1,7 +1,8 @@
 //! Tables of an SQLite database, read from first to last, within limits.
 //!
-//! This is what GeoPackages need: <https://www.sqlite.org/fileformat.html>, tables with row ids, text in UTF-8. Pages are read
-//! when they are needed. Every page, length and count of a file is checked, because files may be crafted.
+//! This is what GeoPackages need: <https://www.sqlite.org/fileformat.html>, tables with row ids,
+//! text in UTF-8. Pages are read when they are needed. Every page, length and count of a file is
+//! checked, because files may be crafted.
 
 use std::path::Path;
 
@@ -300,7 +301,8 @@ fn record(payload: &[u8]) -> Result<Vec<Cell>> {
     Ok(row)
 }
 
-/// The columns that a statement `CREATE TABLE name (…)` declares; `None` if it declares something else.
+/// The columns that a statement `CREATE TABLE name (…)` declares; `None` if it declares something
+/// else.
 fn columns_of(sql: &str) -> Option<Vec<Column>> {
     let (head, tail) = sql.split_once('(')?;
     let is_table =
@@ -346,7 +348,8 @@ fn parts(text: &str) -> Vec<&str> {
     parts
 }
 
-/// The name at the start of the declaration of a column, what follows it, and whether it is in quotes.
+/// The name at the start of the declaration of a column, what follows it, and whether it is in
+/// quotes.
 fn name_of(part: &str) -> Option<(String, &str, bool)> {
     let part = part.trim();
     let close = match part.chars().next()? {

@@ -1,4 +1,5 @@
-//! Features on a map as a mask: their coordinates become pixels of the cube, and an attribute says their classes.
+//! Features on a map as a mask: their coordinates become pixels of the cube, and an attribute says
+//! their classes.
 
 use std::path::Path;
 

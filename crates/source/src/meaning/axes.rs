@@ -9,8 +9,8 @@
 //! none                                           (row, column, band), with a note; or a question
 //! ```
 //!
-//! The user is asked if a list fits several axes, or if the lengths speak against (row, column, band): the first axis is
-//! strictly the shortest, or the last two are equal and the first differs.
+//! The user is asked if a list fits several axes, or if the lengths speak against (row, column,
+//! band): the first axis is strictly the shortest, or the last two are equal and the first differs.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -32,8 +32,8 @@ use crate::open_options::OpenOptions;
 pub(crate) struct Placed {
     /// Lengths of all axes of the array, in index order.
     pub lengths: Vec<usize>,
-    /// Which of these axes are the cube's. An index after the last axis stands for an axis of length 1, such as the bands
-    /// of a 2-D mask.
+    /// Which of these axes are the cube's. An index after the last axis stands for an axis of
+    /// length 1, such as the bands of a 2-D mask.
     pub axes: [usize; 3],
     /// Meaning of these three axes.
     pub order: AxisOrder,
@@ -51,7 +51,8 @@ impl Placed {
         self.order.shape(self.axes.map(|axis| self.length(axis)))
     }
 
-    /// Which values of the array are the cube's, if it holds several samples: in C order of its indices.
+    /// Which values of the array are the cube's, if it holds several samples: in C order of its
+    /// indices.
     pub fn samples(&self) -> Option<SampleAxis> {
         let (axis, index) = self.sample?;
         let before = self.axes.iter().filter(|of_cube| **of_cube < axis).count();
@@ -79,7 +80,8 @@ impl Placed {
         self.axes[self.order.position(Axis::Row)]
     }
 
-    /// The same cube with the array's axes in reverse: the order on disk if the first index is the fastest.
+    /// The same cube with the array's axes in reverse: the order on disk if the first index is the
+    /// fastest.
     pub fn reversed(&self) -> Placed {
         let mut lengths = self.lengths.clone();
         lengths.reverse();
@@ -119,8 +121,8 @@ pub(crate) fn axis_of_name(name: &str) -> Option<Axis> {
     })
 }
 
-/// The order that the names of three axes give. `None` unless the band axis is named, or both others are and the third is
-/// not known to be something else.
+/// The order that the names of three axes give. `None` unless the band axis is named, or both
+/// others are and the third is not known to be something else.
 pub(super) fn order_of_names(names: &[Option<String>; 3]) -> Option<AxisOrder> {
     let axes = names.each_ref().map(|name| name.as_deref().and_then(axis_of_name));
     let only = |axis| {
@@ -302,8 +304,9 @@ fn mask_image(container: &dyn Container, entry: &ArrayEntry, options: &OpenOptio
     Placed { lengths: entry.lengths.clone(), axes: [0, 1, 2], order, sample: None }
 }
 
-/// The mask of one sample in an array of masks: the axis of samples is the first one that has their number, and without
-/// which the array has the shape of the image. `None` if the array holds a single mask, which may have layers.
+/// The mask of one sample in an array of masks: the axis of samples is the first one that has their
+/// number, and without which the array has the shape of the image. `None` if the array holds a
+/// single mask, which may have layers.
 ///
 /// # Errors
 /// If there are not as many masks.
@@ -403,8 +406,8 @@ fn order(
     order_of_lengths(entry.name(), lengths, notes)
 }
 
-/// The order of the axes of an array beside which there is nothing else: (row, column, band), unless the user or the
-/// lengths say otherwise.
+/// The order of the axes of an array beside which there is nothing else: (row, column, band),
+/// unless the user or the lengths say otherwise.
 ///
 /// # Errors
 /// If the array cannot be a cube, or its axes cannot be told apart.

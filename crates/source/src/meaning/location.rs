@@ -7,8 +7,8 @@ use crate::axes::axis_order::Axis;
 use crate::container::{Container, nearest, parent, plain};
 use crate::place::cf::{self, Coordinates, Said};
 
-/// Where the pixels of the cube in the array at `path` lie, if the container follows CF. Adds notes about anything that
-/// is not kept.
+/// Where the pixels of the cube in the array at `path` lie, if the container follows CF. Adds notes
+/// about anything that is not kept.
 pub(super) fn geo(
     container: &dyn Container,
     path: &str,
@@ -49,7 +49,8 @@ fn coordinates(container: &dyn Container, path: &str, name: &str) -> Option<Coor
     })
 }
 
-/// A note if there are longitudes and latitudes of every pixel, listed in the array's `coordinates` or beside it.
+/// A note if there are longitudes and latitudes of every pixel, listed in the array's `coordinates`
+/// or beside it.
 fn of_every_pixel(
     container: &dyn Container,
     path: &str,

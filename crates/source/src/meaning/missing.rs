@@ -1,11 +1,12 @@
-//! The numbers that mark missing values, under all names in use, and unsigned numbers in signed types.
+//! The numbers that mark missing values, under all names in use, and unsigned numbers in signed
+//! types.
 
 use hsipack_format::{DType, text};
 
 use crate::container::{Attributes, Value, plain};
 
-/// Names of attributes in [`plain`] spelling, the most reliable first. CF has the first two, whose numbers may differ:
-/// xarray takes both as missing.
+/// Names of attributes in [`plain`] spelling, the most reliable first. CF has the first two, whose
+/// numbers may differ: xarray takes both as missing.
 pub(crate) const NAMES: [&str; 12] = [
     "fillvalue",
     "missingvalue",
@@ -23,8 +24,8 @@ pub(crate) const NAMES: [&str; 12] = [
 /// More marks than this are not looked for.
 const MAX_MARKS: usize = 16;
 
-/// The numbers that mark missing values according to an array's attributes, the most reliable first. NaN is always
-/// missing, so it is not among them.
+/// The numbers that mark missing values according to an array's attributes, the most reliable
+/// first. NaN is always missing, so it is not among them.
 pub(super) fn marks(attributes: &dyn Attributes, notes: &mut Vec<String>) -> Vec<f64> {
     let mut marks = Vec::new();
     let stored = attributes.names();
@@ -56,8 +57,8 @@ pub(super) fn not_a_number(name: &str, value: &Value) -> String {
     format!("the attribute {name} is '{}', not a number; it is not used", text::printable(&shown))
 }
 
-/// The type in which the numbers are meant, if the attribute `_Unsigned` says that they are not of the type that is
-/// stored. NetCDF's classic types have no unsigned numbers.
+/// The type in which the numbers are meant, if the attribute `_Unsigned` says that they are not of
+/// the type that is stored. NetCDF's classic types have no unsigned numbers.
 pub(super) fn meant_type(attributes: &dyn Attributes, stored: DType) -> DType {
     let Some(value) = attributes.value("_Unsigned") else { return stored };
     let unsigned = match value.text() {

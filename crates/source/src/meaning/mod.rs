@@ -1,5 +1,5 @@
-//! The meaning of an array in a container, decided once for all of them: which axis is which, the bands, the values, the
-//! place on Earth.
+//! The meaning of an array in a container, decided once for all of them: which axis is which, the
+//! bands, the values, the place on Earth.
 //!
 //! | file | decides |
 //! |---|---|
@@ -54,7 +54,8 @@ pub(crate) struct Known {
     pub bands: bool,
 }
 
-/// How stored numbers have to be read: their type as it is meant, and the numbers that mark missing values.
+/// How stored numbers have to be read: their type as it is meant, and the numbers that mark missing
+/// values.
 #[derive(Debug)]
 pub(crate) struct Reading {
     dtype: DType,
@@ -77,8 +78,8 @@ impl Subject<'_> {
         axes::place(self.container, self.entry, self.layout, self.options, notes)
     }
 
-    /// Fills in what the container says about the bands, values and place of the cube. Returns how its numbers have to be
-    /// read.
+    /// Fills in what the container says about the bands, values and place of the cube. Returns how
+    /// its numbers have to be read.
     ///
     /// # Errors
     /// If a list in the container is damaged.
@@ -131,8 +132,8 @@ impl Subject<'_> {
         Ok(Reading { dtype: meant, marks })
     }
 
-    /// Where the pixels lie on Earth, if the container follows CF. If the user names the axes otherwise than the file
-    /// does, its coordinates do not count.
+    /// Where the pixels lie on Earth, if the container follows CF. If the user names the axes
+    /// otherwise than the file does, its coordinates do not count.
     pub fn geo(&self, placed: &Placed, notes: &mut Vec<String>) -> Option<hsipack_format::Geo> {
         let agrees = || {
             let names = self.container.axis_names(&self.entry.path);

@@ -55,7 +55,8 @@ fn number(
     None
 }
 
-/// The scaling that an array's attributes state. Numbers under names other than CF's are explained in a note.
+/// The scaling that an array's attributes state. Numbers under names other than CF's are explained
+/// in a note.
 pub(super) fn of(attributes: &dyn Attributes, notes: &mut Vec<String>) -> Scaling {
     let scale = number(attributes, &SCALES, |scale| scale.is_finite() && scale != 0.0, notes);
     let offset = number(attributes, &OFFSETS, f64::is_finite, notes);
@@ -86,8 +87,8 @@ pub(super) fn of(attributes: &dyn Attributes, notes: &mut Vec<String>) -> Scalin
     }
 }
 
-/// A note about a scale factor that does not belong to the array itself: an attribute of a group around it, or a number
-/// beside it.
+/// A note about a scale factor that does not belong to the array itself: an attribute of a group
+/// around it, or a number beside it.
 pub(super) fn suggestion(container: &dyn Container, path: &str) -> Option<String> {
     let is_scale = |name: &str| SCALES[..SCALES.len() - 2].contains(&&*plain(name));
     let single = |value: &Value| match value.numbers()?.0[..] {

@@ -1,7 +1,9 @@
-//! Lists that describe the bands of a cube: wavelengths, widths and bad bands, under all names in use.
+//! Lists that describe the bands of a cube: wavelengths, widths and bad bands, under all names in
+//! use.
 //!
-//! Lists are searched for near the array first: its own attributes, then attributes and arrays of the groups around it, then
-//! arrays anywhere. A list belongs to the cube only if it has one value per band.
+//! Lists are searched for near the array first: its own attributes, then attributes and arrays of
+//! the groups around it, then arrays anywhere. A list belongs to the cube only if it has one value
+//! per band.
 
 use std::collections::BTreeSet;
 
@@ -51,8 +53,8 @@ pub(crate) enum Kind {
     GoodBands,
 }
 
-/// Names of wavelength lists in [`plain`] spelling, without a unit at the end. Any name with `wavelength` in it counts as
-/// well, unless it has one of [`OTHER_QUANTITIES`].
+/// Names of wavelength lists in [`plain`] spelling, without a unit at the end. Any name with
+/// `wavelength` in it counts as well, unless it has one of [`OTHER_QUANTITIES`].
 const WAVELENGTHS: [&str; 28] = [
     "wl",
     "wls",
@@ -83,8 +85,8 @@ const WAVELENGTHS: [&str; 28] = [
     "waveband",
     "wavebands",
 ];
-/// Names that more often mean something else, in [`plain`] spelling. Lists of these names have to rise or fall, and are
-/// not looked for in other groups.
+/// Names that more often mean something else, in [`plain`] spelling. Lists of these names have to
+/// rise or fall, and are not looked for in other groups.
 const WEAK: [&str; 17] = [
     "band",
     "bands",
@@ -199,8 +201,8 @@ pub(crate) fn rank(name: &str, kind: Kind) -> Option<u8> {
     }
 }
 
-/// The unit that a text beside a list states: `wavelength_units` beside `wavelength`. `wavelengthunits` is the unit of
-/// wavelengths of any name.
+/// The unit that a text beside a list states: `wavelength_units` beside `wavelength`.
+/// `wavelengthunits` is the unit of wavelengths of any name.
 fn stated_beside(names: impl IntoIterator<Item = String>, list: &str, kind: Kind) -> Vec<String> {
     let base = plain(list);
     let singular = base.trim_end_matches('s').to_owned();
@@ -329,7 +331,8 @@ impl<'a> Lists<'a> {
         Ok(Some(BandList { values, unit, found }))
     }
 
-    /// The unit that attributes of the array or of the list's group, or a text beside the list, state.
+    /// The unit that attributes of the array or of the list's group, or a text beside the list,
+    /// state.
     fn unit_beside(&self, group: &str, list: &str) -> Option<String> {
         for of in [self.path, group, parent(self.path)] {
             let attributes = self.container.attributes(of);
@@ -381,7 +384,8 @@ pub(super) struct Wavelengths {
 pub(super) struct Search {
     /// The wavelengths, if there are any.
     pub wavelengths: Option<Wavelengths>,
-    /// The length of a list that describes bands and has one of the lengths asked for, and its name.
+    /// The length of a list that describes bands and has one of the lengths asked for, and its
+    /// name.
     pub length: Option<(usize, String)>,
     /// Why other lists were left out.
     pub notes: Vec<String>,
@@ -510,8 +514,8 @@ fn nearest(
     Ok(None)
 }
 
-/// The length of a list of widths or of bad bands that has one of `lengths`, and its name: which axis holds the bands if
-/// there are no wavelengths.
+/// The length of a list of widths or of bad bands that has one of `lengths`, and its name: which
+/// axis holds the bands if there are no wavelengths.
 pub(super) fn other_length(
     container: &dyn Container,
     path: &str,
@@ -605,8 +609,8 @@ fn describe_widths(widths: &BandList, wavelengths: Option<&Wavelengths>, info: &
     }
 }
 
-/// How many nm the unit of widths without a unit has, and whether it differs from that of the wavelengths: theirs if the
-/// widths are possible in it, otherwise nm or µm.
+/// How many nm the unit of widths without a unit has, and whether it differs from that of the
+/// wavelengths: theirs if the widths are possible in it, otherwise nm or µm.
 fn width_factor(widths: &[f64], wavelengths: &Wavelengths) -> Option<(bool, f64)> {
     let stored =
         wavelengths.list.values.iter().zip(&wavelengths.nm).find(|(stored, _)| **stored > 0.0);

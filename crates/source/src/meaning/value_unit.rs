@@ -8,7 +8,8 @@ const LONGEST: usize = 100;
 /// Words for no unit, or for one that nobody knows.
 const NO_UNIT: [&str; 7] = ["none", "unknown", "undefined", "null", "n/a", "na", "-"];
 
-/// The unit of values that a file states with `text`. With wavelengths, a length such as `nm` is theirs.
+/// The unit of values that a file states with `text`. With wavelengths, a length such as `nm` is
+/// theirs.
 pub(crate) fn value_unit(text: &str, has_wavelengths: bool) -> Option<String> {
     let unit = text.trim_matches(|c: char| c.is_whitespace() || "\0\"'{}".contains(c));
     let is_word = !unit.is_empty()

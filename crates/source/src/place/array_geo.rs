@@ -5,14 +5,17 @@ use hsipack_format::{Error, Geo, Result, text};
 
 use crate::place::georeference;
 
-/// If the cosine of the angle between the axes of pixels is below this, they count as perpendicular.
+/// If the cosine of the angle between the axes of pixels is below this, they count as
+/// perpendicular.
 const RIGHT: f64 = 1e-3;
 
-/// The georeferencing of cube `name`. `crs` is a reference system: `EPSG:` and a code, or WKT. `transform` is in GDAL's
-/// order. `unit` is the unit of positions if the reference system does not define one.
+/// The georeferencing of cube `name`. `crs` is a reference system: `EPSG:` and a code, or WKT.
+/// `transform` is in GDAL's order. `unit` is the unit of positions if the reference system does not
+/// define one.
 ///
 /// # Errors
-/// If `crs` is neither, `transform` gives pixels no position and size, or its numbers are in rasterio's order.
+/// If `crs` is neither, `transform` gives pixels no position and size, or its numbers are in
+/// rasterio's order.
 pub fn array_geo(
     name: &str,
     crs: Option<&str>,
@@ -49,9 +52,10 @@ fn shown(text: &str) -> String {
     format!("'{}{more}'", text::printable(&start))
 }
 
-/// Whether the six numbers look like rasterio's order: pixels would be oblique in GDAL's order, but are perpendicular
-/// and nearly square in rasterio's. GDAL's order is c, a, b, f, d, e; rasterio and the affine package use a, b, c, d,
-/// e, f of x = a·column + b·row + c, y = d·column + e·row + f.
+/// Whether the six numbers look like rasterio's order: pixels would be oblique in GDAL's order, but
+/// are perpendicular and nearly square in rasterio's. GDAL's order is c, a, b, f, d, e; rasterio
+/// and the affine package use a, b, c, d, e, f of x = a·column + b·row + c, y = d·column + e·row +
+/// f.
 fn in_other_order([a, b, c, d, e, f]: [f64; 6]) -> bool {
     let (column, row) = ([a, d], [b, e]);
     let ratio = length(column) / length(row);

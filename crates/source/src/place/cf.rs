@@ -1,5 +1,6 @@
-//! Where pixels lie, according to the [CF conventions](https://cfconventions.org): the coordinates of rows and columns,
-//! and a *grid mapping*, a variable whose attributes define the coordinate reference system.
+//! Where pixels lie, according to the [CF conventions](https://cfconventions.org): the coordinates
+//! of rows and columns, and a *grid mapping*, a variable whose attributes define the coordinate
+//! reference system.
 //!
 //! | attribute or variable | what is read from it |
 //! |---|---|
@@ -16,7 +17,8 @@ use hsipack_format::{CubeShape, Geo};
 use crate::container::Attributes;
 use crate::place::georeference;
 
-/// How far coordinates may deviate from even spacing, in pixels. In single precision, a northing is exact to half a metre.
+/// How far coordinates may deviate from even spacing, in pixels. In single precision, a northing is
+/// exact to half a metre.
 const UNEVEN: f64 = 1.0 / 32.0;
 
 /// The coordinates along one axis of a cube.
@@ -97,8 +99,8 @@ struct Grid {
 }
 
 impl Grid {
-    /// `None` if coordinates are missing, do not fit the shape or are not positions. A list of one value does not count
-    /// either, because it has no spacing.
+    /// `None` if coordinates are missing, do not fit the shape or are not positions. A list of one
+    /// value does not count either, because it has no spacing.
     fn of(metadata: &Said<'_>, shape: CubeShape) -> Option<Self> {
         let (x, y) = (metadata.x.as_ref()?, metadata.y.as_ref()?);
         let mapped = metadata.mapping.is_some();
@@ -124,9 +126,9 @@ struct Spacing {
 }
 
 impl Coordinates {
-    /// The factor that turns the coordinates into positions, and their unit; `None` if they are not positions. They are
-    /// positions if their standard name says so, if they have a unit that only positions have, or if there is a grid
-    /// mapping.
+    /// The factor that turns the coordinates into positions, and their unit; `None` if they are not
+    /// positions. They are positions if their standard name says so, if they have a unit that only
+    /// positions have, or if there is a grid mapping.
     fn unit(
         &self,
         plane: &str,
@@ -207,7 +209,8 @@ fn system(mapping: &dyn Attributes, notes: &mut Vec<String>) -> (Option<String>,
     (None, None)
 }
 
-/// The EPSG code of a system that CF's parameters define: longitude and latitude, or a UTM zone, in a known datum.
+/// The EPSG code of a system that CF's parameters define: longitude and latitude, or a UTM zone, in
+/// a known datum.
 fn by_parameters(mapping: &dyn Attributes) -> Option<u16> {
     let datum = datum(mapping)?;
     let is = |key: &str, wanted: f64| {

@@ -1,4 +1,5 @@
-//! Georeferencing that several formats share: names of datums, and texts of coordinate reference systems.
+//! Georeferencing that several formats share: names of datums, and texts of coordinate reference
+//! systems.
 
 use hsipack_format::geo::{Datum, MAX_CRS, Unit, Utm};
 
@@ -25,8 +26,8 @@ pub(crate) fn datum(name: &str) -> Option<Datum> {
     }
 }
 
-/// A coordinate reference system in the form in which it is stored, `EPSG:` and a code or WKT in one line, and its unit.
-/// `None` if the text is neither.
+/// A coordinate reference system in the form in which it is stored, `EPSG:` and a code or WKT in
+/// one line, and its unit. `None` if the text is neither.
 pub(crate) fn crs(text: &str) -> Option<(String, Option<Unit>)> {
     let wkt = wkt(text);
     let unit = wkt.as_ref().and_then(|wkt| wkt.unit);
@@ -46,8 +47,8 @@ pub(crate) fn code_of(text: &str) -> Option<u16> {
     code.filter(|code| *code != 0)
 }
 
-/// The EPSG code of WKT that states no code, as ESRI's programs write it: longitude and latitude in degrees, UTM zones in
-/// metres, and the projection of web maps.
+/// The EPSG code of WKT that states no code, as ESRI's programs write it: longitude and latitude in
+/// degrees, UTM zones in metres, and the projection of web maps.
 pub(crate) fn code_by_name(text: &str) -> Option<u16> {
     let wkt = wkt(text)?;
     let upper = wkt.text.to_ascii_uppercase();
@@ -124,8 +125,8 @@ pub(crate) fn wkt(text: &str) -> Option<Wkt> {
     })
 }
 
-/// The text without spaces outside quotes. `None` if quotes or brackets do not close, or if it contains control
-/// characters.
+/// The text without spaces outside quotes. `None` if quotes or brackets do not close, or if it
+/// contains control characters.
 fn in_one_line(text: &str) -> Option<String> {
     let (mut line, mut open, mut is_quoted) = (String::with_capacity(text.len()), 0usize, false);
     for letter in text.trim().chars() {
@@ -142,7 +143,8 @@ fn in_one_line(text: &str) -> Option<String> {
     (open == 0 && !is_quoted && line.ends_with(']')).then_some(line)
 }
 
-/// The EPSG code at the end of the whole text: `…,AUTHORITY["EPSG","32632"]]` or `…,ID["EPSG",32632]]`.
+/// The EPSG code at the end of the whole text: `…,AUTHORITY["EPSG","32632"]]` or
+/// `…,ID["EPSG",32632]]`.
 fn own_epsg(upper: &str) -> Option<String> {
     let (_, last) =
         upper.strip_suffix("]]")?.rsplit_once([',', '[']).and_then(|(before_code, code)| {

@@ -12,8 +12,9 @@
 //! |---|---|---|
 //! | `reflectance/reflectance`, `radiance/radiance` | AVIRIS-3 and -5 as NetCDF-4 | (band, row, column) |
 //!
-//! Radiance is in µW/(cm² nm sr). Classic radiance is stored as whole numbers, which are divided by the numbers in
-//! its `.gain` file; −50 is missing, although no metadata say so. All other numbers are as stored.
+//! Radiance is in µW/(cm² nm sr). Classic radiance is stored as whole numbers, which are divided by
+//! the numbers in its `.gain` file; −50 is missing, although no metadata say so. All other numbers
+//! are as stored.
 
 use std::path::{Path, PathBuf};
 
@@ -181,7 +182,8 @@ fn no_gain(file: &Found) -> Error {
         .with_remedy("put it beside the image, under the name of the flight line, such as f080702t01p00r09rdn_c.gain")
 }
 
-/// The file of the flight line with this ending. The image's name starts with the name of the flight line.
+/// The file of the flight line with this ending. The image's name starts with the name of the
+/// flight line.
 fn flight_line(image: &Path, ending: &str) -> Option<PathBuf> {
     let name = image.file_name()?.to_str()?;
     let ends = name.match_indices(['_', '.']).map(|(at, _)| at).chain([name.len()]);

@@ -1,6 +1,8 @@
-//! The files of a delivery. A file's name says which part of which product it is, and which files lie beside it.
+//! The files of a delivery. A file's name says which part of which product it is, and which files
+//! lie beside it.
 //!
-//! If the user names a file, its folder is not listed: the names of the other files follow from its name.
+//! If the user names a file, its folder is not listed: the names of the other files follow from its
+//! name.
 
 use std::path::{Path, PathBuf};
 
@@ -13,25 +15,26 @@ use crate::raster::jpeg2000;
 /// Kind of a file of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// A cube. The text tells several cubes of one delivery apart (`VNIR`, `SWIR`); it is empty if there is one.
+    /// A cube. The text tells several cubes of one delivery apart (`VNIR`, `SWIR`); it is empty if
+    /// there is one.
     Image(&'static str),
     /// Metadata of the cubes.
     Metadata,
     /// A quality layer, or something else beside the cubes.
     Layer,
-    /// A file whose format says what it is, such as an ENVI header. The product adds what it knows. As in `Image`, the
-    /// text tells cubes apart.
+    /// A file whose format says what it is, such as an ENVI header. The product adds what it knows.
+    /// As in `Image`, the text tells cubes apart.
     Plain(&'static str),
 }
 
 /// A line of a product's table: how a file is named, and what it is.
 ///
-/// A name is `start`, any text, `end`, and one of `endings`, in upper or lower case. A `#` in `start` stands for a
-/// digit, a `*` at the end of `end` for any text.
+/// A name is `start`, any text, `end`, and one of `endings`, in upper or lower case. A `#` in
+/// `start` stands for a digit, a `*` at the end of `end` for any text.
 ///
-/// Users rename deliveries. A line without `start` fits such files: any text or none may be before `end`, whose hyphen
-/// is left out if there is none. They count only if the metadata and an image are there, and the metadata belong to the
-/// product ([`Product::owns`]).
+/// Users rename deliveries. A line without `start` fits such files: any text or none may be before
+/// `end`, whose hyphen is left out if there is none. They count only if the metadata and an image
+/// are there, and the metadata belong to the product ([`Product::owns`]).
 #[derive(Debug)]
 pub(crate) struct FileName {
     /// How names begin.
@@ -78,8 +81,8 @@ impl FileName {
         (begins && base.len() >= self.start.len()).then(|| name.get(..base.len())).flatten()
     }
 
-    /// The names that such a file of the delivery `base` can have, as makers and users spell them. Empty if the names
-    /// may contain any text.
+    /// The names that such a file of the delivery `base` can have, as makers and users spell them.
+    /// Empty if the names may contain any text.
     pub(super) fn names(&self, base: &str) -> Vec<String> {
         let spelled = |ending: &&str| [ending.to_ascii_uppercase(), (*ending).to_owned()];
         let end = if base.is_empty() { self.end.trim_start_matches('-') } else { self.end };

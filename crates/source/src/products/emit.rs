@@ -6,8 +6,9 @@
 //! | `radiance` | EMIT L1B | (row, column, band) |
 //! | `reflectance_uncertainty` | EMIT L2A | (row, column, band) |
 //!
-//! The file also holds `sensor_band_parameters` (in L2A with `good_wavelengths`, whose bad bands hold −0.01)
-//! and `location`, whose `glt_x` and `glt_y` bring pixels to a map. The cube itself is in the sensor's grid.
+//! The file also holds `sensor_band_parameters` (in L2A with `good_wavelengths`, whose bad bands
+//! hold −0.01) and `location`, whose `glt_x` and `glt_y` bring pixels to a map. The cube itself is
+//! in the sensor's grid.
 
 use std::path::Path;
 
@@ -30,7 +31,8 @@ static LAYOUTS: [Layout; 3] = [
     },
 ];
 
-/// Files of a granule that are not the cube. In folders they are left out; named, they are read as they are.
+/// Files of a granule that are not the cube. In folders they are left out; named, they are read as
+/// they are.
 static FILES: [FileName; 3] =
     [beside("EMIT_L2A_RFLUNCERT_"), beside("EMIT_L2A_MASK_"), beside("EMIT_L1B_OBS_")];
 

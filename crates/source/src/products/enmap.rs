@@ -8,9 +8,10 @@
 //! | `ENMAP…-QL_….TIF` | quality layers |
 //! | `SPECTRAL_IMAGE.TIF`, `METADATA.XML`, `QL_….TIF` | the same, renamed; also after another text and a hyphen |
 //!
-//! Physical values are stored numbers × `GainOfBand` + `OffsetOfBand`. Missing values are 0 (`backgroundValue`) in L1
-//! and −32768 in L2A, whatever its XML says. Bands of L1C and L2A are in order of wavelength, so the bands of both
-//! detectors alternate between 900 and 1000 nm. Their names say which detector they belong to.
+//! Physical values are stored numbers × `GainOfBand` + `OffsetOfBand`. Missing values are 0
+//! (`backgroundValue`) in L1 and −32768 in L2A, whatever its XML says. Bands of L1C and L2A are in
+//! order of wavelength, so the bands of both detectors alternate between 900 and 1000 nm. Their
+//! names say which detector they belong to.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -156,8 +157,8 @@ fn unit(is_l2: bool) -> &'static str {
     if is_l2 { "1 (surface reflectance)" } else { "W/(m2 sr nm)" }
 }
 
-/// Patches in published data sets come without XML. All L2A patches have the same scaling. In L1, the scaling is
-/// unknown.
+/// Patches in published data sets come without XML. All L2A patches have the same scaling. In L1,
+/// the scaling is unknown.
 fn without_metadata(file: &Found, level: Option<&str>, info: &mut CubeInfo) -> Result<()> {
     if level != Some("L2A") {
         return Err(Error::malformed("the METADATA.XML of this EnMAP product is missing: it contains the gain and offset of each band")

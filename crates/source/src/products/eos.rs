@@ -21,8 +21,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The grid `name` in the text of a `StructMetadata.0`; `None` if the text has no such grid, or lacks
-    /// part of it.
+    /// The grid `name` in the text of a `StructMetadata.0`; `None` if the text has no such grid, or
+    /// lacks part of it.
     pub fn parse(text: &str, name: &str) -> Option<Self> {
         let quoted = format!("GridName=\"{name}\"");
         let lines = text.lines().map(str::trim).skip_while(|line| *line != quoted);

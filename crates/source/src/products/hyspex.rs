@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `….hyspex` and its `.hdr` | an ENVI pair, whose `header offset` leaves room for the binary header |
 //!
-//! Radiance in mW/(cm² µm sr) is (number − background) × gain. Each column and band has its own background and gain.
-//! The gain follows from the camera's response and the settings: h·c / (RE · QE · SF · integration time · π·aperture²
-//! · pixel size · sampling · wavelength), as the maker's tools and others in the field compute it. Cameras with
-//! serial numbers from 3000 to 5000 also measure the background after the last line; in between, it is assumed to
-//! change evenly.
+//! Radiance in mW/(cm² µm sr) is (number − background) × gain. Each column and band has its own
+//! background and gain. The gain follows from the camera's response and the settings: h·c / (RE ·
+//! QE · SF · integration time · π·aperture² · pixel size · sampling · wavelength), as the maker's
+//! tools and others in the field compute it. Cameras with serial numbers from 3000 to 5000 also
+//! measure the background after the last line; in between, it is assumed to change evenly.
 
 use std::f64::consts::PI;
 use std::path::Path;

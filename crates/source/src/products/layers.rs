@@ -13,8 +13,8 @@
 //! | PACE L1B | `flagged`; for joined cubes those of each, such as `blue_flagged` |
 //! | PACE L2 | `l2_flags`: up to 16 of the flags whose pixels NASA's maps skip |
 //!
-//! Each product's file says where its layers lie and what is tested. Layers that a delivery does not have, such as files
-//! that were not ordered, are skipped.
+//! Each product's file says where its layers lie and what is tested. Layers that a delivery does
+//! not have, such as files that were not ordered, are skipped.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

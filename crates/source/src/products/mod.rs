@@ -1,7 +1,9 @@
-//! Products of sensors as their makers define them: one file per product, all behind the trait `Product`.
+//! Products of sensors as their makers define them: one file per product, all behind the trait
+//! `Product`.
 //!
-//! The formats read stored numbers. A product says what they mean: gain and offset of each band, unit, band centres and
-//! widths, bands that are bad or have no data, ignore values that no tag states, and where the pixels lie.
+//! The formats read stored numbers. A product says what they mean: gain and offset of each band,
+//! unit, band centres and widths, bands that are bad or have no data, ignore values that no tag
+//! states, and where the pixels lie.
 //!
 //! | product | in | recognised by |
 //! |---|---|---|
@@ -17,10 +19,11 @@
 //! | HySpex | `hyspex.rs` | the data file's name and first bytes |
 //! | Delmic | `delmic.rs` | HDF5 layout |
 //!
-//! Each file starts with a table of what it recognises. A new product is a file, and a line in `PRODUCTS`. `layers.rs`
-//! says what quality layers are made of, `start_time.rs` finds the time in names of files. `delivery.rs` recognises files by their
-//! names, and `layout.rs` cubes by their path in an HDF5 file. `dlr.rs` reads the lists of bands in the XML
-//! of EnMAP and DESIS, and `eos.rs` the grids of HDF-EOS.
+//! Each file starts with a table of what it recognises. A new product is a file, and a line in
+//! `PRODUCTS`. `layers.rs` says what quality layers are made of, `start_time.rs` finds the time in
+//! names of files. `delivery.rs` recognises files by their names, and `layout.rs` cubes by their
+//! path in an HDF5 file. `dlr.rs` reads the lists of bands in the XML of EnMAP and DESIS, and
+//! `eos.rs` the grids of HDF-EOS.
 
 mod aviris;
 mod delivery;
@@ -74,7 +77,8 @@ pub(crate) trait Product: Sync {
         false
     }
 
-    /// Adds to `info` what the product defines about the cube in a file from [`files`](Self::files).
+    /// Adds to `info` what the product defines about the cube in a file from
+    /// [`files`](Self::files).
     ///
     /// # Errors
     /// If a part of the delivery is missing, cannot be read, or disagrees with the cube.
@@ -82,8 +86,8 @@ pub(crate) trait Product: Sync {
         Ok(())
     }
 
-    /// Adds to `info` what the product defines about a cube that its own format has read. Returns whether the cube belongs
-    /// to the product.
+    /// Adds to `info` what the product defines about a cube that its own format has read. Returns
+    /// whether the cube belongs to the product.
     ///
     /// # Errors
     /// As [`describe`](Self::describe).
@@ -143,11 +147,12 @@ pub(super) fn cubes(tree: &Tree) -> Vec<ProductCube> {
     all.into_iter().find(|cubes| !cubes.is_empty()).unwrap_or_default()
 }
 
-/// Opens a cube, with `plain` for its own format. If it belongs to a product, adds what the product defines about it.
+/// Opens a cube, with `plain` for its own format. If it belongs to a product, adds what the product
+/// defines about it.
 ///
 /// # Errors
-/// If a part of the delivery is missing or contradicts another, if the delivery has several cubes and the user names none,
-/// or if the cube cannot be read.
+/// If a part of the delivery is missing or contradicts another, if the delivery has several cubes
+/// and the user names none, or if the cube cannot be read.
 pub(super) fn open(
     path: &Path,
     options: &OpenOptions,
@@ -180,7 +185,8 @@ pub(super) fn acquisition(product: &dyn Product, file: &Path) -> Acquisition {
     Acquisition { sensor: product.sensor(), time: start_time::in_name(&name) }
 }
 
-/// Adds to a cube what a product says about it, if one recognises the cube by what its format has read.
+/// Adds to a cube what a product says about it, if one recognises the cube by what its format has
+/// read.
 fn described(source: Box<dyn Source>) -> Result<Box<dyn Source>> {
     let mut info = source.info().clone();
     for product in PRODUCTS {
@@ -213,8 +219,8 @@ pub(crate) fn part_of(path: &Path, options: &OpenOptions) -> Result<Option<Found
     Ok(Some(Found { product: first.product, part: Part::Metadata, path, base }))
 }
 
-/// The cube to open if the user gives metadata or a folder: the only one, or the one named in `variable`, which this
-/// empties.
+/// The cube to open if the user gives metadata or a folder: the only one, or the one named in
+/// `variable`, which this empties.
 pub(crate) fn choose(
     path: &Path,
     images: Vec<Found>,
@@ -258,14 +264,14 @@ fn listing<'f>(images: impl Iterator<Item = &'f Found>) -> String {
     images.map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether a file found in a folder is not a cube to pack although its format may be one of cubes: metadata of a product, or
-/// a quality layer.
+/// Whether a file found in a folder is not a cube to pack although its format may be one of cubes:
+/// metadata of a product, or a quality layer.
 pub(super) fn is_beside_a_cube(path: &Path) -> bool {
     delivery::find(path).is_some_and(|found| matches!(found.part, Part::Metadata | Part::Layer))
 }
 
-/// Whether a file found in a folder is a product's cube in a format that is not read, and no other file holds the same cube.
-/// It is opened nevertheless, so that the error names it.
+/// Whether a file found in a folder is a product's cube in a format that is not read, and no other
+/// file holds the same cube. It is opened nevertheless, so that the error names it.
 pub(super) fn is_unread_cube(path: &Path) -> bool {
     jpeg2000::is_named(path)
         && delivery::find(path).is_some_and(|found| {
@@ -284,7 +290,8 @@ pub fn is_product_folder(path: &Path) -> bool {
     path.is_dir() && delivery::in_folder(path).is_ok_and(|found| !found.is_empty())
 }
 
-/// The cubes of the delivery whose metadata are at `path`. Empty if `path` is something else, or no cube is there.
+/// The cubes of the delivery whose metadata are at `path`. Empty if `path` is something else, or no
+/// cube is there.
 pub fn images_of_metadata(path: &Path) -> Vec<PathBuf> {
     match delivery::find(path) {
         Some(found) if found.part == Part::Metadata => {

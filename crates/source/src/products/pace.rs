@@ -6,9 +6,10 @@
 //! | `geophysical_data/Rrs` | L2 remote sensing reflectance | (row, column, band) |
 //! | `geophysical_data/rhos` | L2 surface reflectance | (row, column, band) |
 //!
-//! The three detectors of L1B are separate cubes: blue and red overlap between 600 and 606 nm, and the bands of SWIR are not
-//! in order. Names of dimensions differ between versions; paths do not. In L2, `wavelength_3d` belongs to the cubes, and the
-//! longer `wavelength` to all bands of the sensor. Pixels are in the sensor's grid.
+//! The three detectors of L1B are separate cubes: blue and red overlap between 600 and 606 nm, and
+//! the bands of SWIR are not in order. Names of dimensions differ between versions; paths do not.
+//! In L2, `wavelength_3d` belongs to the cubes, and the longer `wavelength` to all bands of the
+//! sensor. Pixels are in the sensor's grid.
 
 use std::path::Path;
 
@@ -106,7 +107,8 @@ impl Product for Pace {
 }
 
 const FLAGS: &str = "/geophysical_data/l2_flags";
-/// NASA's ocean colour maps (L3) skip pixels with these flags. The other 16 of the 32 flags are left out.
+/// NASA's ocean colour maps (L3) skip pixels with these flags. The other 16 of the 32 flags are
+/// left out.
 const EXCLUDED_FLAGS: [&str; 16] = [
     "ATMFAIL",
     "LAND",

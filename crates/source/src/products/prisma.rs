@@ -5,10 +5,10 @@
 //! | `HDFEOS/SWATHS/PRS_L1_HCO/Data Fields/{VNIR,SWIR}_Cube` | DN / `ScaleFactor` − `Offset` | (row, band, column) |
 //! | `HDFEOS/SWATHS/PRS_L2*_HCO/Data Fields/{VNIR,SWIR}_Cube` | Min + DN·(Max − Min)/65535 | (row, band, column) |
 //!
-//! The file's attributes give band centres, the longest first, and their widths. A centre of 0 means that nothing was
-//! measured, and the values of such bands are missing. L2D is in a map's grid, whose corners are given as the centres of
-//! pixels. Its padding, and pixels whose correction failed, are 0. L1 also holds the same cubes as `HRC`, before VNIR and
-//! SWIR are co-registered.
+//! The file's attributes give band centres, the longest first, and their widths. A centre of 0
+//! means that nothing was measured, and the values of such bands are missing. L2D is in a map's
+//! grid, whose corners are given as the centres of pixels. Its padding, and pixels whose correction
+//! failed, are 0. L1 also holds the same cubes as `HRC`, before VNIR and SWIR are co-registered.
 
 use std::path::Path;
 
@@ -108,8 +108,9 @@ impl Product for Prisma {
 /// Layers, and the codes that each stands for.
 type Codes = &'static [(&'static str, &'static [f64])];
 
-/// Datasets beside a cube. If a dataset has a value for each band, a code in any of them counts. In L1, the last three are
-/// missing if the bands they are derived from were not recorded; in them, 10 means no class, and 255 an error.
+/// Datasets beside a cube. If a dataset has a value for each band, a code in any of them counts. In
+/// L1, the last three are missing if the bands they are derived from were not recorded; in them, 10
+/// means no class, and 255 an error.
 const QUALITY: [(&str, Codes); 5] = [
     (
         "{detector}_PIXEL_L2_ERR_MATRIX",

@@ -19,8 +19,8 @@ pub struct QualityLayers {
     pub source: Box<dyn Source>,
 }
 
-/// The quality layers of the cube in `path`, which has `rows` × `columns` pixels. Empty if the cube belongs to no product,
-/// or to one without such layers.
+/// The quality layers of the cube in `path`, which has `rows` × `columns` pixels. Empty if the cube
+/// belongs to no product, or to one without such layers.
 ///
 /// # Errors
 /// If a layer cannot be read, or has another shape.
@@ -34,7 +34,8 @@ pub fn quality(
     layers.chunk_by(in_one_file).map(|layers| open_layers(layers, [rows, columns])).collect()
 }
 
-/// The names of these layers, as far as they are known without opening one. Empty if something is wrong with them.
+/// The names of these layers, as far as they are known without opening one. Empty if something is
+/// wrong with them.
 pub fn quality_names(path: &Path, variable: Option<&str>) -> Vec<String> {
     let layers = layers(path, variable).unwrap_or_default();
     layers.into_iter().map(|layer| layer.name).collect()

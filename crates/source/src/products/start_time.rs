@@ -1,5 +1,5 @@
-//! The time at which a scene begins, in the name of its file. Makers write it in UTC: `20230612T102020Z`, `20250423_134021`,
-//! `20230502102837`.
+//! The time at which a scene begins, in the name of its file. Makers write it in UTC:
+//! `20230612T102020Z`, `20250423_134021`, `20230502102837`.
 
 /// The first time in a name, such as `2023-06-12T10:20:20Z`; `None` if there is none.
 pub(super) fn in_name(name: &str) -> Option<String> {

@@ -8,9 +8,9 @@
 //! | `HDFEOS/SWATHS/HYP/Data Fields/toa_radiance` | basic | (band, row, column) |
 //! | `…/surface_reflectance_uncertainty` | | (band, row, column) |
 //!
-//! The dataset's attributes hold `wavelengths`, `fwhm` and, for reflectance, `good_wavelengths`; bad bands hold −0.01
-//! or numbers without meaning. In an ortho product, StructMetadata.0 says where the grid lies, and `epsg_code` names
-//! its reference system.
+//! The dataset's attributes hold `wavelengths`, `fwhm` and, for reflectance, `good_wavelengths`;
+//! bad bands hold −0.01 or numbers without meaning. In an ortho product, StructMetadata.0 says
+//! where the grid lies, and `epsg_code` names its reference system.
 
 use std::path::Path;
 

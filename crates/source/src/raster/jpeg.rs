@@ -1,6 +1,7 @@
 //! JPEG pictures as cubes of their colours: one band, or red, green and blue.
 //!
-//! The decoder decodes a picture as a whole. JPEG changes values, so pictures are masks only if their colours are classes.
+//! The decoder decodes a picture as a whole. JPEG changes values, so pictures are masks only if
+//! their colours are classes.
 
 use std::io::{BufReader, Cursor, Read};
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! JPEG 2000 is not supported. It is recognised so that the error can name it; `docs/decisions.md` says why.
+//! JPEG 2000 is not supported. It is recognised so that the error can name it; `docs/decisions.md`
+//! says why.
 
 use std::path::Path;
 

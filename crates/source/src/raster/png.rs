@@ -1,12 +1,13 @@
-//! PNG, for label masks: grayscale of any depth, or palette; and for pictures, whose colours are the bands of a cube.
+//! PNG, for label masks: grayscale of any depth, or palette; and for pictures, whose colours are
+//! the bands of a cube.
 //!
-//! Numbers are read as they are stored: class ids 0 to 3 of a 2-bit image stay 0 to 3, and the pixels
-//! of a palette image are its indices, whatever colours the palette gives them. A 1-bit grayscale
-//! image is boolean. As masks, colour images have no class ids and are refused. As cubes, the pixels of a palette image
-//! have the colours of the palette.
+//! Numbers are read as they are stored: class ids 0 to 3 of a 2-bit image stay 0 to 3, and the
+//! pixels of a palette image are its indices, whatever colours the palette gives them. A 1-bit
+//! grayscale image is boolean. As masks, colour images have no class ids and are refused. As cubes,
+//! the pixels of a palette image have the colours of the palette.
 //!
-//! Rows are decoded when they are read. Only an interlaced image, whose first row is complete at the
-//! very end, is decoded as a whole. It may take up to 1 GiB.
+//! Rows are decoded when they are read. Only an interlaced image, whose first row is complete at
+//! the very end, is decoded as a whole. It may take up to 1 GiB.
 
 use std::io::{BufReader, Read};
 use std::path::Path;
@@ -22,8 +23,8 @@ use crate::{AxisOrder, CubeInfo, OpenOptions, Source};
 const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 /// Deflate cannot compress better than this.
 const BEST_DEFLATE_RATIO: u64 = 1032;
-/// Bytes that the decoder may allocate for text, profiles and one row, in addition to the rows counted
-/// below.
+/// Bytes that the decoder may allocate for text, profiles and one row, in addition to the rows
+/// counted below.
 const DECODER_BYTES: usize = 16 << 20;
 const LARGEST_INTERLACED: u64 = 1 << 30;
 /// Pictures are cubes only if users name them.
@@ -184,7 +185,8 @@ impl Image {
         format!("PNG {}-bit {colours}", self.bits)
     }
 
-    /// The colours of the palette, if they tell classes apart: programs also write palettes of greys.
+    /// The colours of the palette, if they tell classes apart: programs also write palettes of
+    /// greys.
     fn class_colors(&self, path: &Path) -> Vec<Option<Color>> {
         if !self.palette {
             return Vec::new();

@@ -18,8 +18,8 @@ const LARGEST_TEXT: u64 = 4 << 20;
 const REMEDY: &str = "give a text of one centre for each band, a CSV with a column wavelength, an ENVI header, or an array \
                       as FILE::NAME";
 
-/// The band centres in `path`, in nm: the array `variable` of a container, or its only list; the wavelengths of an ENVI
-/// header; or the numbers of a text.
+/// The band centres in `path`, in nm: the array `variable` of a container, or its only list; the
+/// wavelengths of an ENVI header; or the numbers of a text.
 ///
 /// # Errors
 /// If the file cannot be read, or holds no list of wavelengths.
@@ -70,8 +70,9 @@ fn alone(path: &Path) -> Option<Vec<f64>> {
     crate::flat::numpy::list_in(path).ok()?
 }
 
-/// The bands in `path`: centres and, if they are known, full widths at half maximum, in nm. Of a packed dataset or a cube,
-/// those that it records; of a text, the columns wavelength and fwhm; or those of an ENVI header.
+/// The bands in `path`: centres and, if they are known, full widths at half maximum, in nm. Of a
+/// packed dataset or a cube, those that it records; of a text, the columns wavelength and fwhm; or
+/// those of an ENVI header.
 ///
 /// # Errors
 /// If the file cannot be read, or holds no wavelengths.
@@ -128,7 +129,8 @@ fn bands_of_text(path: &Path) -> Result<Bands> {
     Ok((in_nm, widths.transpose()?))
 }
 
-/// The centres and widths in a text: the columns of a table, with or without a header; centres alone as in [`numbers`].
+/// The centres and widths in a text: the columns of a table, with or without a header; centres
+/// alone as in [`numbers`].
 fn bands_in(text: &str) -> Result<(NumberList, Option<NumberList>)> {
     let text = text.trim_start_matches('\u{feff}');
     let lines: Vec<&str> = text
@@ -170,7 +172,8 @@ fn widths_below_header(lines: &[&str]) -> Option<Result<NumberList>> {
     Some(values.map(|values| NumberList { values, unit }))
 }
 
-/// Centres and widths of a table of numbers without a header: two columns, maybe after one that counts the bands.
+/// Centres and widths of a table of numbers without a header: two columns, maybe after one that
+/// counts the bands.
 fn columns_without_header(lines: &[&str]) -> Option<[NumberList; 2]> {
     let row = |line: &&str| -> Option<Vec<f64>> {
         let cells = line.split(|letter: char| ",;".contains(letter) || letter.is_whitespace());

@@ -1,5 +1,5 @@
-//! Tables of spectra: texts with one spectrum a row, as spectrometers and published soil, leaf and mineral libraries have
-//! them.
+//! Tables of spectra: texts with one spectrum a row, as spectrometers and published soil, leaf and
+//! mineral libraries have them.
 //!
 //! ```text
 //! id,label,400,410,420      the header gives the wavelengths
@@ -7,9 +7,10 @@
 //! 2,sand,0.22,0.25,0.28     table.csv::[1]
 //! ```
 //!
-//! Cells are between commas, semicolons (then numbers may have decimal commas) or tabs. Columns whose names are numbers are
-//! bands. So are columns that have numbers behind a common word (`band_1`, `band_2`, …; `X400`, `X410`, … as R writes
-//! them). The others describe the spectra. Only the positions of rows are kept in memory.
+//! Cells are between commas, semicolons (then numbers may have decimal commas) or tabs. Columns
+//! whose names are numbers are bands. So are columns that have numbers behind a common word
+//! (`band_1`, `band_2`, …; `X400`, `X410`, … as R writes them). The others describe the spectra.
+//! Only the positions of rows are kept in memory.
 
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -266,7 +267,8 @@ impl SpectraTable {
         self.header.bands.iter().map(value).collect()
     }
 
-    /// The number in a cell. Empty cells and those of R and spreadsheets for missing values are NaN.
+    /// The number in a cell. Empty cells and those of R and spreadsheets for missing values are
+    /// NaN.
     fn value(&self, cell: &[u8]) -> Option<f64> {
         let text = std::str::from_utf8(cell).ok()?;
         if ["", "NA", "#N/A", "null"].contains(&text) {

@@ -1,5 +1,5 @@
-//! Spectra in texts: keys such as `Wavelength_Units`, lists such as `[450.2 nm; 500,1 nm]`, and names of bands such as
-//! `Band 3 (0.4502 Micrometers)`.
+//! Spectra in texts: keys such as `Wavelength_Units`, lists such as `[450.2 nm; 500,1 nm]`, and
+//! names of bands such as `Band 3 (0.4502 Micrometers)`.
 //!
 //! Headers and tags in text form use these for ENVI, TIFF and GDAL's side files.
 
@@ -25,8 +25,8 @@ pub(crate) struct Key {
 /// Names that arrays in containers need more evidence for, but keys of bands do not.
 const CENTERS: [&str; 4] = ["center", "centers", "centre", "centres"];
 
-/// Meaning of a key such as `wavelength`, `Wavelength_Units` or `band centers (um)`. The names are those of arrays in
-/// containers.
+/// Meaning of a key such as `wavelength`, `Wavelength_Units` or `band centers (um)`. The names are
+/// those of arrays in containers.
 pub(crate) fn key(text: &str) -> Option<Key> {
     let small = text.to_lowercase();
     let words = small.split(|letter: char| !letter.is_alphanumeric());
@@ -115,7 +115,8 @@ const LONGEST_NAME: usize = 1024;
 
 /// Wavelengths in nm, if every name contains one. They must rise or fall strictly.
 ///
-/// A number with a unit is a wavelength. A number without a unit is one only if it cannot be the number of a band.
+/// A number with a unit is a wavelength. A number without a unit is one only if it cannot be the
+/// number of a band.
 #[doc(hidden)]
 pub fn wavelengths_in_names(names: &[String]) -> Option<Vec<f64>> {
     if names.len() < 2 || names.iter().any(|name| name.len() > LONGEST_NAME) {
@@ -215,8 +216,8 @@ fn last_number(name: &str) -> Option<f64> {
     number(last_number_text(name)?)
 }
 
-/// Whether a whole number at the end of a name can be a wavelength: it stands alone, in brackets after the number of the
-/// band, or after a letter for reflectance.
+/// Whether a whole number at the end of a name can be a wavelength: it stands alone, in brackets
+/// after the number of the band, or after a letter for reflectance.
 fn stands_for_wavelength(name: &str) -> bool {
     static ALONE: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"(?i)^\s*(?:(?:x|r|rho|refl|reflectance|rrs)[\s_.\-]*)?[0-9]+(?:\.[0-9]+)?\s*$|[0-9].*[(\[]\s*[0-9]+(?:\.[0-9]+)?\s*[)\]]\s*$")

@@ -1,7 +1,7 @@
 //! Wavelengths and their units: converts them to nm, for all formats.
 
-/// Converts `values` to nm, or says in a sentence why they cannot be used. If the unit is missing or
-/// says nothing, it is [guessed](guess).
+/// Converts `values` to nm, or says in a sentence why they cannot be used. If the unit is missing
+/// or says nothing, it is [guessed](guess).
 pub(crate) fn to_nm(values: &[f64], unit: Option<&str>) -> Result<Vec<f64>, String> {
     if values.iter().any(|value| !value.is_finite() || *value < 0.0) {
         return Err(
@@ -41,8 +41,9 @@ pub fn guess(values: &[f64]) -> (f64, &'static str) {
     }
 }
 
-/// How many nm the unit of widths without a unit has: `preferred`, the factor of their wavelengths, if widths
-/// of that size are possible, otherwise that of nm or µm. `None` if they are possible in no unit.
+/// How many nm the unit of widths without a unit has: `preferred`, the factor of their wavelengths,
+/// if widths of that size are possible, otherwise that of nm or µm. `None` if they are possible in
+/// no unit.
 pub(crate) fn width_factor(widths: &[f64], nm: &[f64], preferred: f64) -> Option<f64> {
     /// Widths as fractions of their wavelengths: from monochromators to broad filters.
     const POSSIBLE: std::ops::RangeInclusive<f64> = 1e-4..=1.0;
@@ -54,8 +55,8 @@ pub(crate) fn width_factor(widths: &[f64], nm: &[f64], preferred: f64) -> Option
 }
 
 /// Converts `fwhm` to nm: with its own unit if it has one, otherwise with the unit of its
-/// wavelengths, or the one that makes them possible widths. `wavelength` gives these as stored and in
-/// nm, which shows their unit.
+/// wavelengths, or the one that makes them possible widths. `wavelength` gives these as stored and
+/// in nm, which shows their unit.
 pub(crate) fn fwhm_to_nm(
     fwhm: &[f64],
     unit: Option<&str>,

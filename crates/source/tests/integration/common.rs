@@ -19,8 +19,8 @@ pub fn fixture(name: &str) -> PathBuf {
     path
 }
 
-/// A real file in `$HSIPACK_SHARED/data` (`../shared/data` if that is not set). If that folder does not exist, prints this
-/// and returns `None`.
+/// A real file in `$HSIPACK_SHARED/data` (`../shared/data` if that is not set). If that folder does
+/// not exist, prints this and returns `None`.
 pub fn shared(name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("HSIPACK_SHARED");
     let data = root().join(folder.map_or("../shared".into(), PathBuf::from)).join("data");
@@ -31,8 +31,8 @@ pub fn shared(name: &str) -> Option<PathBuf> {
     Some(data.join(name))
 }
 
-/// Values that an independent Python reader found in `name` (a path relative to the folder of `truth`, with
-/// `#variable` for containers).
+/// Values that an independent Python reader found in `name` (a path relative to the folder of
+/// `truth`, with `#variable` for containers).
 pub fn truth(folder: &Path, name: &str) -> serde_json::Value {
     let text = std::fs::read_to_string(folder.join("TRUTH.json")).unwrap();
     let all: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -40,8 +40,8 @@ pub fn truth(folder: &Path, name: &str) -> serde_json::Value {
     all[name].clone()
 }
 
-/// Opens `path` as a cube. If its lengths could be those of (band, row, column), and nothing else says what its axes are,
-/// they are (row, column, band).
+/// Opens `path` as a cube. If its lengths could be those of (band, row, column), and nothing else
+/// says what its axes are, they are (row, column, band).
 pub fn open(path: &Path, variable: Option<&str>) -> Box<dyn Source> {
     open_with_axes(
         path,

@@ -1,11 +1,12 @@
-//! Compares the bytes of a member of a zip archive with the length and checksum that the archive records.
+//! Compares the bytes of a member of a zip archive with the length and checksum that the archive
+//! records.
 
 use std::io::{Error, ErrorKind, Read, Result};
 
 use flate2::Crc;
 
-/// Gives as many bytes as the archive says. When the last byte is read, it compares the CRC-32 and checks that no more bytes
-/// follow.
+/// Gives as many bytes as the archive says. When the last byte is read, it compares the CRC-32 and
+/// checks that no more bytes follow.
 #[derive(Debug)]
 pub struct Checked<R> {
     inner: R,

@@ -1,9 +1,10 @@
 //! Archives: the members of a `.zip`, `.tar`, `.tar.gz` or `.tgz`, and their bytes.
 //!
-//! An archive is listed once: a zip by its directory, a tar by its headers without reading the bytes between them, and a
-//! compressed tar by decompressing all of it. Uncompressed members are read in place ([`Archive::in_place`]). Others are
-//! copied out ([`Archive::copy`], or [`Archive::copy_on_the_way`] if the archive is one compressed stream).
-//! [`mirror`](crate::mirror) makes them available as files.
+//! An archive is listed once: a zip by its directory, a tar by its headers without reading the
+//! bytes between them, and a compressed tar by decompressing all of it. Uncompressed members are
+//! read in place ([`Archive::in_place`]). Others are copied out ([`Archive::copy`], or
+//! [`Archive::copy_on_the_way`] if the archive is one compressed stream). [`mirror`](crate::mirror)
+//! makes them available as files.
 //!
 //! | file | contents |
 //! |---|---|
@@ -15,8 +16,9 @@
 //! | `streamed.rs` | a compressed tar archive as a stream |
 //! | `checked.rs` | comparing bytes with the checksum in a zip archive |
 //!
-//! The content of an archive is not trusted: names that lead out of it, links, devices, two members with the same name, more
-//! than [`MAX_MEMBERS`] members and impossible sizes are errors. Only the archive's directory is held in memory.
+//! The content of an archive is not trusted: names that lead out of it, links, devices, two members
+//! with the same name, more than [`MAX_MEMBERS`] members and impossible sizes are errors. Only the
+//! archive's directory is held in memory.
 
 mod checked;
 mod listing;
@@ -117,8 +119,8 @@ pub fn list_bytes(kind: Kind, bytes: &[u8]) -> Result<Vec<Member>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     len: u64,
-    /// Device, inode and time of change. `None` for a file that stands for an object, because such a file may be fetched
-    /// again.
+    /// Device, inode and time of change. `None` for a file that stands for an object, because such
+    /// a file may be fetched again.
     on_disk: Option<(u64, u64, i64, i64)>,
 }
 
@@ -144,16 +146,19 @@ pub struct Archive {
     open: OpenFile,
     identity: Identity,
     members: Vec<Member>,
-    /// The compressed stream at its current position, so that later members can be read without starting again.
+    /// The compressed stream at its current position, so that later members can be read without
+    /// starting again.
     stream: Mutex<Option<Stream>>,
 }
 
 impl Archive {
-    /// Lists the archive at `path`, which `open` opens. Users know it as `shown_path`. If `is_object`, the file stands for an object.
+    /// Lists the archive at `path`, which `open` opens. Users know it as `shown_path`. If
+    /// `is_object`, the file stands for an object.
     ///
     /// # Errors
-    /// If it cannot be read, is damaged, or contains something that no archive of cubes contains: names that lead out of it,
-    /// links, devices, several members with the same name, too many members.
+    /// If it cannot be read, is damaged, or contains something that no archive of cubes contains:
+    /// names that lead out of it, links, devices, several members with the same name, too many
+    /// members.
     pub(crate) fn open(
         path: &Path,
         shown_path: &Path,
@@ -199,7 +204,8 @@ impl Archive {
         self.kind == Kind::TarGz
     }
 
-    /// The place of member `number` in the archive, if it is stored uncompressed; `None` if it has to be copied out.
+    /// The place of member `number` in the archive, if it is stored uncompressed; `None` if it has
+    /// to be copied out.
     ///
     /// # Errors
     /// If the archive cannot be read, was replaced, or is damaged.
@@ -230,8 +236,8 @@ impl Archive {
         }
     }
 
-    /// The first `len` bytes of member `number`, or the whole member if it is shorter. `None` if reading them would take as
-    /// long as copying the member out.
+    /// The first `len` bytes of member `number`, or the whole member if it is shorter. `None` if
+    /// reading them would take as long as copying the member out.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -259,8 +265,8 @@ impl Archive {
         self.pour(&mut reader, number, sink)
     }
 
-    /// Reads a member that is stored uncompressed in a zip archive, and compares its checksum. Tar archives have no
-    /// checksums.
+    /// Reads a member that is stored uncompressed in a zip archive, and compares its checksum. Tar
+    /// archives have no checksums.
     ///
     /// # Errors
     /// If it cannot be read, or is damaged.
@@ -276,8 +282,9 @@ impl Archive {
         StreamGuard(self.stream.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads the stream on to member `number`, or from the start if the stream is already past it. Calls `visit` for each
-    /// member on the way and for the member itself, with a reader for its bytes. `visit` need not read them.
+    /// Reads the stream on to member `number`, or from the start if the stream is already past it.
+    /// Calls `visit` for each member on the way and for the member itself, with a reader for its
+    /// bytes. `visit` need not read them.
     ///
     /// # Errors
     /// If the stream cannot be read, or `visit` fails.
@@ -313,7 +320,8 @@ impl Archive {
         Ok(())
     }
 
-    /// A reader for a member that is not in a stream. For a zip archive, it compares the checksum at the end.
+    /// A reader for a member that is not in a stream. For a zip archive, it compares the checksum
+    /// at the end.
     fn reader(&self, number: usize, buffer: usize) -> Result<Box<dyn Read>> {
         let member = &self.members[number];
         let MemberLocation::Zip(entry) = &member.location else {

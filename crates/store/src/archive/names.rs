@@ -1,12 +1,13 @@
-//! Checks the names of members: that a local file can have the name, and that no two names conflict. Pure: touches no files.
+//! Checks the names of members: that a local file can have the name, and that no two names
+//! conflict. Pure: touches no files.
 //!
-//! Names in archives may be any text. If a name leads out of the archive, or if two members share a name, no guess could
-//! repair it, so the archive is refused.
+//! Names in archives may be any text. If a name leads out of the archive, or if two members share a
+//! name, no guess could repair it, so the archive is refused.
 
 use hsipack_format::{Error, Result};
 
-/// Maximum length of a member's name in bytes. It is less than the 4096 of a path on Linux, to leave room for the temporary
-/// folder in front.
+/// Maximum length of a member's name in bytes. It is less than the 4096 of a path on Linux, to
+/// leave room for the temporary folder in front.
 const LONGEST: usize = 3000;
 /// Maximum length in bytes of the name of one folder or file.
 const LONGEST_PART: usize = 255;
@@ -15,8 +16,8 @@ const LONGEST_PART: usize = 255;
 pub(super) const UNPACK: &str =
     "unpack it with a tool that you trust, check the files, and give the folder";
 
-/// The name of a member as a path in the archive, with parts joined by `/`. Empty if it stands for the archive's top folder,
-/// like `./`.
+/// The name of a member as a path in the archive, with parts joined by `/`. Empty if it stands for
+/// the archive's top folder, like `./`.
 ///
 /// # Errors
 /// If it is absolute, leads out of the archive, is not UTF-8, or cannot be the name of a file.
@@ -49,8 +50,8 @@ pub(super) fn checked(raw: &[u8]) -> Result<String> {
     Ok(whole)
 }
 
-/// Refuses two files with the same name, and a file with the name of a folder. `names` are [`checked`]; each comes with
-/// whether it is a folder.
+/// Refuses two files with the same name, and a file with the name of a folder. `names` are
+/// [`checked`]; each comes with whether it is a folder.
 ///
 /// # Errors
 /// If there are such names.

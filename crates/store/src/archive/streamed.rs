@@ -9,8 +9,8 @@ use crate::window::Window;
 
 /// Number of bytes read from the file at a time.
 const BUFFER: usize = 256 << 10;
-/// Number of bytes at the start of each member that are kept when the archive is listed, to detect the format of
-/// the file.
+/// Number of bytes at the start of each member that are kept when the archive is listed, to detect
+/// the format of the file.
 const HEAD: u64 = 4096;
 
 /// The decompressed bytes of an archive, from its start.

@@ -1,7 +1,7 @@
 //! The members of a `.tar`: their headers follow one another, each where the previous member ends.
 //!
-//! The `tar` crate parses the headers. The loop over them is our own, because long names are stored in members of any
-//! size, which the crate would read completely.
+//! The `tar` crate parses the headers. The loop over them is our own, because long names are stored
+//! in members of any size, which the crate would read completely.
 
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 
@@ -23,7 +23,8 @@ pub(super) trait Forward: Read {
     /// Skips the next `bytes` bytes. All of them must exist.
     fn skip(&mut self, bytes: u64) -> io::Result<()>;
 
-    /// Skips a member's `bytes` bytes. Returns the first of them if reading them later would be expensive.
+    /// Skips a member's `bytes` bytes. Returns the first of them if reading them later would be
+    /// expensive.
     fn skip_member(&mut self, bytes: u64) -> io::Result<Box<[u8]>> {
         self.skip(bytes).map(|()| Box::default())
     }

@@ -325,7 +325,8 @@ fn an_archive_that_changes_is_an_error() {
 }
 
 proptest::proptest! {
-    /// A short version of what crates/testing/fuzz does for hours: changes bytes of valid archives. Nothing may panic.
+    /// A short version of what crates/testing/fuzz does for hours: changes bytes of valid archives.
+    /// Nothing may panic.
     #[test]
     fn changed_archives_are_errors_or_archives(
         kind in 0usize..4,

@@ -1,8 +1,10 @@
-//! The members of a `.zip`, from its central directory, which is read one entry at a time and checked against the file.
+//! The members of a `.zip`, from its central directory, which is read one entry at a time and
+//! checked against the file.
 //!
-//! The `zip` crate allocates memory for as many members as an archive claims to have, and keeps only one of several members
-//! with the same name. So the directory is read here, following the specification
-//! ([APPNOTE](https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT) 4.3.12 to 4.3.16, 4.5.3).
+//! The `zip` crate allocates memory for as many members as an archive claims to have, and keeps
+//! only one of several members with the same name. So the directory is read here, following the
+//! specification ([APPNOTE](https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT) 4.3.12 to
+//! 4.3.16, 4.5.3).
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -20,7 +22,8 @@ const LOCAL_HEADER: u64 = 30;
 const ENTRY: usize = 46;
 /// Size in bytes of the record at the end, without its comment, which has at most 65535 bytes.
 const END: usize = 22;
-/// Size in bytes of the locator, which precedes that record in large archives and points to a record with larger numbers.
+/// Size in bytes of the locator, which precedes that record in large archives and points to a
+/// record with larger numbers.
 const LOCATOR: usize = 20;
 /// Size in bytes of the record with larger numbers.
 const END_64: usize = 56;
@@ -51,8 +54,8 @@ struct Directory {
     start: u64,
     len: u64,
     entries: u64,
-    /// Number of bytes before the archive, such as a self-extracting program. Positions are counted from the end of these
-    /// bytes.
+    /// Number of bytes before the archive, such as a self-extracting program. Positions are counted
+    /// from the end of these bytes.
     before: u64,
 }
 
@@ -127,7 +130,8 @@ fn entry(
     Ok((Entry { header, compressed, crc: u32_at(fixed, 16), method }, size))
 }
 
-/// The 8-byte numbers in an entry's extra fields, which replace numbers that do not fit into 4 bytes.
+/// The 8-byte numbers in an entry's extra fields, which replace numbers that do not fit into 4
+/// bytes.
 fn extra_of_large(mut extra: &[u8]) -> impl Iterator<Item = u64> {
     const LARGE: u16 = 1;
     let mut found: &[u8] = &[];
@@ -144,7 +148,8 @@ fn extra_of_large(mut extra: &[u8]) -> impl Iterator<Item = u64> {
     found.chunks_exact(8).map(|bytes| u64_at(bytes, 0))
 }
 
-/// Refuses entries that are neither files nor folders. Archives that were not made on Unix do not record this.
+/// Refuses entries that are neither files nor folders. Archives that were not made on Unix do not
+/// record this.
 fn check_kind(fixed: &[u8; ENTRY]) -> Result<()> {
     const UNIX: u8 = 3;
     const MACOS: u8 = 19;

@@ -31,7 +31,8 @@ pub struct ChunkArray {
     open: Mutex<Vec<(usize, Arc<ShardFile>)>>,
 }
 
-/// Number of shards that are kept open. Reading in sample order needs one; several threads need a few.
+/// Number of shards that are kept open. Reading in sample order needs one; several threads need a
+/// few.
 const OPEN_SHARDS: usize = 8;
 
 impl ChunkArray {
@@ -44,8 +45,8 @@ impl ChunkArray {
         Self::open(root, files, stack, IMAGE, |_| 4)
     }
 
-    /// Opens another array of a stack: a mask, (sample, y, x), a target, which may have a fourth axis of channels, or a further
-    /// image, which has one of bands.
+    /// Opens another array of a stack: a mask, (sample, y, x), a target, which may have a fourth
+    /// axis of channels, or a further image, which has one of bands.
     pub(super) fn open_beside(
         root: &Arc<Folder>,
         files: &MetadataFiles,
@@ -148,8 +149,8 @@ impl ChunkArray {
     }
 
     /// Decodes a stored chunk, as given by [`ShardFile::with_stored`], into `out`, which must be
-    /// [`chunk_bytes`](Self::chunk_bytes) long. With `verify`, the checksum is compared. Without it, only damage that
-    /// the decompressor detects is an error.
+    /// [`chunk_bytes`](Self::chunk_bytes) long. With `verify`, the checksum is compared. Without
+    /// it, only damage that the decompressor detects is an error.
     ///
     /// # Errors
     /// If the chunk is damaged.
@@ -177,8 +178,8 @@ impl ChunkArray {
         self.scaling().factor
     }
 
-    /// The number that is added to stored values × [`scale_factor`](Self::scale_factor) to give physical values
-    /// (`add_offset`, which other libraries write; 0 if there is none).
+    /// The number that is added to stored values × [`scale_factor`](Self::scale_factor) to give
+    /// physical values (`add_offset`, which other libraries write; 0 if there is none).
     pub fn add_offset(&self) -> f64 {
         self.scaling().offset
     }
@@ -222,9 +223,10 @@ impl ChunkArray {
         self.root.read(|| ShardFile::open(&path, self.grid.chunks_per_shard()))
     }
 
-    /// Gives the file of shard `shard` a second name, `target`. Returns `false` if that is not possible, and the chunks have to
-    /// be copied: the dataset is on a server or another file system, or the file also has chunks of samples that were appended
-    /// since the dataset was opened.
+    /// Gives the file of shard `shard` a second name, `target`. Returns `false` if that is not
+    /// possible, and the chunks have to be copied: the dataset is on a server or another file
+    /// system, or the file also has chunks of samples that were appended since the dataset was
+    /// opened.
     ///
     /// # Errors
     /// Those of [`shard`](Self::shard).
@@ -249,7 +251,8 @@ impl ChunkArray {
         })
     }
 
-    /// A hint that the chunks of sample `index` will be needed soon. It has an effect only for datasets on servers.
+    /// A hint that the chunks of sample `index` will be needed soon. It has an effect only for
+    /// datasets on servers.
     ///
     /// # Errors
     /// Those of [`shard`](Self::shard).
@@ -263,8 +266,9 @@ impl ChunkArray {
         Ok(())
     }
 
-    /// Reads and decodes chunk `chunk` of sample `index` into `out`, which must be [`chunk_bytes`](Self::chunk_bytes)
-    /// long. Values are little-endian. `stored` is working memory for arrays without shards.
+    /// Reads and decodes chunk `chunk` of sample `index` into `out`, which must be
+    /// [`chunk_bytes`](Self::chunk_bytes) long. Values are little-endian. `stored` is working
+    /// memory for arrays without shards.
     ///
     /// # Errors
     /// If the chunk cannot be read or is damaged; the error names the shard, sample and chunk.
@@ -321,8 +325,8 @@ impl ChunkArray {
         Ok(())
     }
 
-    /// Reads sample `index` into `out`, which must be [`sample_bytes`](Self::sample_bytes) long: (row, column, band),
-    /// little-endian.
+    /// Reads sample `index` into `out`, which must be [`sample_bytes`](Self::sample_bytes) long:
+    /// (row, column, band), little-endian.
     ///
     /// # Errors
     /// Those of [`read_chunk`](Self::read_chunk).
@@ -330,8 +334,8 @@ impl ChunkArray {
         self.read_rows(index, 0..self.shape().rows, &mut RowScratch::default(), out)
     }
 
-    /// Reads rows `rows` of sample `index` into `out` and fills it: (row, column, band), little-endian. Reading whole
-    /// rows of chunks is fastest.
+    /// Reads rows `rows` of sample `index` into `out` and fills it: (row, column, band),
+    /// little-endian. Reading whole rows of chunks is fastest.
     ///
     /// # Errors
     /// Those of [`read_chunk`](Self::read_chunk).
@@ -363,8 +367,9 @@ impl ChunkArray {
         Ok(())
     }
 
-    /// Calls `each` for rows `rows` of sample `index`, one row of chunks at a time, so that a large scene need not fit
-    /// into memory. `each` gets the row range and its bytes in (row, column, band) order, little-endian.
+    /// Calls `each` for rows `rows` of sample `index`, one row of chunks at a time, so that a large
+    /// scene need not fit into memory. `each` gets the row range and its bytes in (row, column,
+    /// band) order, little-endian.
     ///
     /// # Errors
     /// Those of [`read_chunk`](Self::read_chunk), and if `each` fails.
@@ -409,8 +414,8 @@ pub(super) fn decode_chunk(
     }
 }
 
-/// Maximum size of a stored chunk in bytes. If the data cannot be compressed, Blosc and the checksum make a chunk
-/// slightly larger.
+/// Maximum size of a stored chunk in bytes. If the data cannot be compressed, Blosc and the
+/// checksum make a chunk slightly larger.
 const STORED_CHUNK: u64 = codec::MAX_CHUNK as u64 + (1 << 20);
 
 /// Reads a whole file into `bytes`; `false` if it does not exist.

@@ -46,12 +46,13 @@ pub fn is_packed(path: &Path) -> bool {
 }
 
 impl Dataset {
-    /// Opens the dataset at `path`. If an append replaces the dataset meanwhile, the result is completely the old or
-    /// completely the new one. If samples are appended later, the open dataset keeps its own samples.
+    /// Opens the dataset at `path`. If an append replaces the dataset meanwhile, the result is
+    /// completely the old or completely the new one. If samples are appended later, the open
+    /// dataset keeps its own samples.
     ///
     /// # Errors
-    /// If it is not a packed dataset, has a newer layout, or its metadata do not match `SHA256SUMS` or each other; the error
-    /// names the file.
+    /// If it is not a packed dataset, has a newer layout, or its metadata do not match `SHA256SUMS`
+    /// or each other; the error names the file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_looking(path.as_ref(), true)
     }
@@ -85,9 +86,9 @@ impl Dataset {
         }
     }
 
-    /// Opens the dataset at `path` for reading. Like [`open`](Self::open), but a store of this layout that another library
-    /// wrote needs no `SHA256SUMS`. If `as_of` is given, the dataset has only the samples that it had when this was its
-    /// fingerprint.
+    /// Opens the dataset at `path` for reading. Like [`open`](Self::open), but a store of this
+    /// layout that another library wrote needs no `SHA256SUMS`. If `as_of` is given, the dataset
+    /// has only the samples that it had when this was its fingerprint.
     ///
     /// # Errors
     /// Those of [`open`](Self::open), and if the dataset never had that fingerprint.
@@ -95,9 +96,9 @@ impl Dataset {
         Self::open_to_read_looking(path.as_ref(), as_of, true)
     }
 
-    /// Like [`open_to_read`](Self::open_to_read), but saves a round trip to the server: it does not check that all files
-    /// came from the same state of the dataset. The caller has to call [`Folder::read`] or [`Folder::check`] afterwards,
-    /// which check this.
+    /// Like [`open_to_read`](Self::open_to_read), but saves a round trip to the server: it does not
+    /// check that all files came from the same state of the dataset. The caller has to call
+    /// [`Folder::read`] or [`Folder::check`] afterwards, which check this.
     ///
     /// # Errors
     /// Those of [`open_to_read`](Self::open_to_read).
@@ -158,8 +159,8 @@ impl Dataset {
     }
 
     /// Opens the dataset at `path` without comparing its metadata with `SHA256SUMS`, which need not
-    /// exist: for stores that another library wrote, and for examining damaged datasets. Coordinate arrays that cannot be
-    /// read are skipped and reported in [`Stack::problems`].
+    /// exist: for stores that another library wrote, and for examining damaged datasets. Coordinate
+    /// arrays that cannot be read are skipped and reported in [`Stack::problems`].
     ///
     /// # Errors
     /// If it is not a packed dataset, has a newer layout, or its metadata contradict each other.
@@ -218,8 +219,9 @@ impl Dataset {
         }
     }
 
-    /// The dataset as it was when its fingerprint was `fingerprint`, without samples, masks and companions that were added since.
-    /// Statistics still cover all samples. `None` if it never had that fingerprint.
+    /// The dataset as it was when its fingerprint was `fingerprint`, without samples, masks and
+    /// companions that were added since. Statistics still cover all samples. `None` if it never had
+    /// that fingerprint.
     ///
     /// # Errors
     /// If the dataset's records contradict each other.
@@ -268,8 +270,9 @@ impl Dataset {
         &self.folder
     }
 
-    /// The ends of shards that were fetched with the metadata, for a store that is about to open the shards. They are given
-    /// only once, and only after [`open_unsettled`](Self::open_unsettled).
+    /// The ends of shards that were fetched with the metadata, for a store that is about to open
+    /// the shards. They are given only once, and only after
+    /// [`open_unsettled`](Self::open_unsettled).
     pub fn take_tails(&self) -> ShardTails {
         std::mem::take(&mut *self.tails.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -279,7 +282,8 @@ impl Dataset {
         self.may_lack_files
     }
 
-    /// The records of the root group: the layout, how and when the dataset was packed, and what was appended.
+    /// The records of the root group: the layout, how and when the dataset was packed, and what was
+    /// appended.
     pub fn root(&self) -> &Root {
         &self.root
     }
@@ -299,8 +303,8 @@ impl Dataset {
         self.stacks.iter().find(|stack| stack.name == name)
     }
 
-    /// The hash of `SHA256SUMS`, or of the text it would have if it does not exist. Two datasets with equal fingerprints
-    /// have equal metadata.
+    /// The hash of `SHA256SUMS`, or of the text it would have if it does not exist. Two datasets
+    /// with equal fingerprints have equal metadata.
     pub fn fingerprint(&self) -> &str {
         self.folder.fingerprint()
     }
@@ -310,7 +314,8 @@ impl Dataset {
         self.root.earlier().iter().any(|(then, _)| *then == self.fingerprint())
     }
 
-    /// The number of samples that the dataset had when its fingerprint was this one; `None` if it never had it.
+    /// The number of samples that the dataset had when its fingerprint was this one; `None` if it
+    /// never had it.
     pub fn samples_at(&self, fingerprint: &str) -> Option<usize> {
         if self.fingerprint() == fingerprint {
             return Some(self.samples.len());
@@ -323,7 +328,8 @@ impl Dataset {
     }
 }
 
-/// Compares the files that `SHA256SUMS` lists with their checksums, except `samples.jsonl`: see [`Source`].
+/// Compares the files that `SHA256SUMS` lists with their checksums, except `samples.jsonl`: see
+/// [`Source`].
 fn check_sums(files: &MetadataFiles, path: &Path, sums: &[(String, String)]) -> Result<()> {
     for (name, sum) in sums.iter().filter(|(name, _)| name != SAMPLES) {
         let file = path.join(name);
@@ -335,7 +341,8 @@ fn check_sums(files: &MetadataFiles, path: &Path, sums: &[(String, String)]) -> 
     Ok(())
 }
 
-/// The samples of a dataset with these stacks; `sum` is the checksum of `samples.jsonl`, if it is known.
+/// The samples of a dataset with these stacks; `sum` is the checksum of `samples.jsonl`, if it is
+/// known.
 fn read_samples(
     files: &MetadataFiles,
     path: &Path,
@@ -389,7 +396,8 @@ fn read_root(files: &MetadataFiles, path: &Path) -> Result<Root> {
     }
 }
 
-/// The text that `SHA256SUMS` would have for a dataset's metadata: the root, the samples, every stack and its arrays.
+/// The text that `SHA256SUMS` would have for a dataset's metadata: the root, the samples, every
+/// stack and its arrays.
 fn sums_of(files: &MetadataFiles, path: &Path) -> Result<String> {
     let mut names = vec!["zarr.json".to_owned(), SAMPLES.to_owned()];
     for name in stack_names(files, path)? {
@@ -413,8 +421,8 @@ fn stack_names(files: &MetadataFiles, path: &Path) -> Result<Vec<String>> {
     files.folders(path, &Path::new(IMAGE).join("zarr.json"))
 }
 
-/// Before a line is read, compares the number of lines with the number of cubes, and the needed memory with the available
-/// memory.
+/// Before a line is read, compares the number of lines with the number of cubes, and the needed
+/// memory with the available memory.
 fn check_count(text: &[u8], stacks: &[Stack]) -> Result<()> {
     let lines = lines(text).count();
     let cubes = stacks.iter().fold(0usize, |all, stack| all.saturating_add(stack.image.len()));

@@ -22,14 +22,15 @@ pub struct Stack {
     pub image: ChunkArray,
     /// Masks by name, one band each.
     pub masks: Vec<ChunkArray>,
-    /// Companions: the targets, then the further images, each in the order of their names. The bands of a target are its
-    /// channels.
+    /// Companions: the targets, then the further images, each in the order of their names. The
+    /// bands of a target are its channels.
     pub companions: Vec<ChunkArray>,
     /// Band centres in nm.
     pub wavelength: Option<Vec<f64>>,
     /// Full widths at half maximum, in nm.
     pub fwhm: Option<Vec<f64>>,
-    /// Names of the arrays with the location of the pixels ([`cf::NAMES`]). They exist if all samples share a grid.
+    /// Names of the arrays with the location of the pixels ([`cf::NAMES`]). They exist if all
+    /// samples share a grid.
     pub geo_arrays: Vec<&'static str>,
     /// Problems with coordinate arrays. Always empty after [`Dataset::open`](super::Dataset::open).
     pub problems: Vec<Error>,
@@ -71,7 +72,8 @@ impl Stack {
         Ok(Self { name, image, masks, companions, wavelength, fwhm, geo_arrays, problems })
     }
 
-    /// Its arrays with a value or more for each pixel: the image, then the masks, then the companions.
+    /// Its arrays with a value or more for each pixel: the image, then the masks, then the
+    /// companions.
     pub fn arrays(&self) -> impl Iterator<Item = &ChunkArray> {
         std::iter::once(&self.image).chain(&self.masks).chain(&self.companions)
     }
@@ -102,8 +104,8 @@ impl Stack {
     }
 }
 
-/// The name of an array with the location of pixels; `None` for other arrays. In older versions, masks could have
-/// these names; masks have three axes.
+/// The name of an array with the location of pixels; `None` for other arrays. In older versions,
+/// masks could have these names; masks have three axes.
 fn geo_array(files: &MetadataFiles, stack: &Path, array: &str) -> Result<Option<&'static str>> {
     let Some(name) = cf::NAMES.into_iter().find(|name| *name == array) else { return Ok(None) };
     let meta = files.read(&stack.join(array).join("zarr.json"), bounded_read::METADATA)?;

@@ -14,12 +14,12 @@ use super::folder::{BlockName, is_whole};
 use crate::memory;
 use crate::stores::{FileMapper, ReadBuffer, StoredFile};
 
-/// The system records times of changes with a precision of a few ms. A second change within this time may not alter the
-/// recorded time.
+/// The system records times of changes with a precision of a few ms. A second change within this
+/// time may not alter the recorded time.
 const COARSE: Duration = Duration::from_millis(50);
 
-/// A block that is mapped into memory. Its checksum is compared when it is first read, and again if the file was changed
-/// since.
+/// A block that is mapped into memory. Its checksum is compared when it is first read, and again if
+/// the file was changed since.
 #[derive(Debug)]
 pub(super) struct OpenBlock {
     file: Arc<dyn StoredFile>,
@@ -57,8 +57,8 @@ impl Stamp {
     }
 }
 
-/// Sets the time of change of a file that was just written to one that no later change can have, so that the first check
-/// of it remains valid.
+/// Sets the time of change of a file that was just written to one that no later change can have, so
+/// that the first check of it remains valid.
 ///
 /// # Errors
 /// If the system refuses.
@@ -88,12 +88,14 @@ impl OpenBlock {
         self.checked().is_some()
     }
 
-    /// Whether another process or the user deleted the file. It then takes up disk space only because it is open.
+    /// Whether another process or the user deleted the file. It then takes up disk space only
+    /// because it is open.
     pub(super) fn is_deleted(&self) -> bool {
         self.handle.metadata().is_ok_and(|file| file.nlink() == 0)
     }
 
-    /// Calls `take` with some of the block's bytes. `None` if the file is not intact, or was changed meanwhile.
+    /// Calls `take` with some of the block's bytes. `None` if the file is not intact, or was
+    /// changed meanwhile.
     pub(super) fn with(
         &self,
         span: Range<u64>,

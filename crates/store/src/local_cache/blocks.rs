@@ -7,8 +7,9 @@ const MAX_BLOCK_BYTES: u64 = 4 << 20;
 /// Cubes smaller than this (in bytes) share a block: one file for each mask would be too many.
 const LEAST: u64 = 512 << 10;
 
-/// The blocks of a shard, in order of their positions. `chunks` are the positions of its chunks, `per_sample` for each cube.
-/// Each block holds whole chunks of one cube, or several whole cubes if they are small. Empty chunks are in no block.
+/// The blocks of a shard, in order of their positions. `chunks` are the positions of its chunks,
+/// `per_sample` for each cube. Each block holds whole chunks of one cube, or several whole cubes if
+/// they are small. Empty chunks are in no block.
 pub(super) fn cut(chunks: &[Option<Range<u64>>], per_sample: usize) -> Vec<Range<u64>> {
     let mut blocks: Vec<Range<u64>> = Vec::new();
     // Whether the next cube may be added to the last block.

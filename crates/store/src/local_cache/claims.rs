@@ -1,4 +1,5 @@
-//! Claims: which process is fetching a block. Processes that read the same dataset leave claimed blocks to each other.
+//! Claims: which process is fetching a block. Processes that read the same dataset leave claimed
+//! blocks to each other.
 
 use std::fs::File;
 use std::path::Path;
@@ -19,8 +20,9 @@ pub(crate) enum Claim {
 
 /// The claims of this process on blocks of one dataset.
 ///
-/// A claim is a lock on one byte of the file `claims`; the name of the block determines the byte. The file itself stays
-/// empty. So a claim costs two calls to the system and no access to the disk, and it ends with its process.
+/// A claim is a lock on one byte of the file `claims`; the name of the block determines the byte.
+/// The file itself stays empty. So a claim costs two calls to the system and no access to the disk,
+/// and it ends with its process.
 #[derive(Debug)]
 pub(super) struct Claims {
     /// `None` if the file cannot be opened. Then nothing is claimed.
@@ -33,7 +35,8 @@ impl Claims {
         Self { file: Mutex::new(folder::open_claims(folder)) }
     }
 
-    /// Opens the file again after the folder was deleted and created again. This ends all claims of this process.
+    /// Opens the file again after the folder was deleted and created again. This ends all claims of
+    /// this process.
     pub(super) fn open_again(&self, folder: &Path) {
         *self.file.lock().unwrap_or_else(PoisonError::into_inner) = folder::open_claims(folder);
     }
@@ -53,8 +56,8 @@ impl Claims {
     }
 }
 
-/// The byte that stands for a block. If two blocks have the same byte, they are not fetched at the same time, which does
-/// no harm.
+/// The byte that stands for a block. If two blocks have the same byte, they are not fetched at the
+/// same time, which does no harm.
 fn byte_of(block: BlockName) -> i64 {
     // The numbers of shards are hashes. The largest position is left out, because the system rejects it.
     (block.shard.wrapping_add(block.offset) >> 2) as i64

@@ -20,8 +20,8 @@ use super::writer::Writer;
 use crate::span_pool::SpanBytes;
 use crate::stores::{FileMapper, raise_descriptor_limit};
 
-/// Maximum number of blocks that are kept open. The pages of a file that stays mapped are available at once in the next
-/// epoch.
+/// Maximum number of blocks that are kept open. The pages of a file that stays mapped are available
+/// at once in the next epoch.
 const OPEN: usize = 8192;
 /// The part of the local cache for one dataset.
 #[derive(Debug)]
@@ -39,11 +39,13 @@ pub struct LocalCacheUse {
     pub limit_bytes: u64,
     /// Its current size in bytes, for all datasets.
     pub total_bytes: u64,
-    /// Bytes of chunks that were read from the cache, and of blocks that were needed again before they were written.
+    /// Bytes of chunks that were read from the cache, and of blocks that were needed again before
+    /// they were written.
     pub read_bytes: u64,
     /// Bytes of blocks that were fetched and kept.
     pub kept_bytes: u64,
-    /// Bytes of blocks that were fetched and not kept, mostly because the blocks in the cache are needed sooner.
+    /// Bytes of blocks that were fetched and not kept, mostly because the blocks in the cache are
+    /// needed sooner.
     pub passed_bytes: u64,
     /// Bytes of blocks that were dropped to make room.
     pub dropped_bytes: u64,
@@ -203,8 +205,8 @@ impl CachedShard {
         missing.map(|block| self.blocks.spans[block].clone()).collect()
     }
 
-    /// Calls `take` with the bytes of `span` if they are in the cache. `None` if they are not, or if the block turned out to
-    /// be damaged; then `take` may have been called with wrong bytes.
+    /// Calls `take` with the bytes of `span` if they are in the cache. `None` if they are not, or
+    /// if the block turned out to be damaged; then `take` may have been called with wrong bytes.
     pub(crate) fn with(
         &self,
         span: &Range<u64>,
@@ -229,8 +231,8 @@ impl CachedShard {
         Some(bytes)
     }
 
-    /// Claims a block that is about to be fetched. The claim lasts until [`CachedShard::keep`] has written the block or has
-    /// passed it, or until [`CachedShard::release`].
+    /// Claims a block that is about to be fetched. The claim lasts until [`CachedShard::keep`] has
+    /// written the block or has passed it, or until [`CachedShard::release`].
     pub(crate) fn claim(&self, span: &Range<u64>) -> Claim {
         let Some(block) = self.number_of(span) else { return Claim::Free };
         let shared = &self.shared;
@@ -253,7 +255,8 @@ impl CachedShard {
         }
     }
 
-    /// Keeps a fetched block, if there is room for it. It is written later, which also ends the claim on it.
+    /// Keeps a fetched block, if there is room for it. It is written later, which also ends the
+    /// claim on it.
     pub(crate) fn keep(&self, span: &Range<u64>, bytes: &Arc<SpanBytes>) {
         let Some(block) = self.number_of(span) else { return };
         if bytes.len() as u64 != span.end - span.start {

@@ -13,8 +13,8 @@ use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
 
 use crate::{bounded_read, remote};
 
-/// Tells backup programs to skip this folder (<https://bford.info/cachedir/>), and tells hsipack that the folder is a
-/// cache of this layout.
+/// Tells backup programs to skip this folder (<https://bford.info/cachedir/>), and tells hsipack
+/// that the folder is a cache of this layout.
 const TAG: &str = "CACHEDIR.TAG";
 const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
     # A local cache of hsipack, layout 1: copies of what lies on servers. All of it may be deleted at any time.\n";
@@ -24,8 +24,8 @@ const IN_USE: &str = "in-use";
 const ABOUT: &str = "about.json";
 const CLAIMS: &str = "claims";
 const PART: &str = "part";
-/// How long a process waits for the lock of the total. Others hold it for some ms, or for seconds while they look through a
-/// large cache; but a process that was stopped may hold it for ever.
+/// How long a process waits for the lock of the total. Others hold it for some ms, or for seconds
+/// while they look through a large cache; but a process that was stopped may hold it for ever.
 const MAX_LOCK_WAIT: Duration = Duration::from_secs(30);
 /// Number of digits of the total.
 const DIGITS: usize = 20;
@@ -168,10 +168,12 @@ impl CacheFolder {
         self.path.join(DATASETS).join(fingerprint)
     }
 
-    /// Locks the total. Waits if another process holds the lock, which is not for long unless that process was stopped.
+    /// Locks the total. Waits if another process holds the lock, which is not for long unless that
+    /// process was stopped.
     ///
     /// # Errors
-    /// If the folder no longer exists, its disk does not support locks, or another process keeps the lock.
+    /// If the folder no longer exists, its disk does not support locks, or another process keeps
+    /// the lock.
     pub(super) fn lock(&self) -> Result<Locked> {
         self.lock_within(MAX_LOCK_WAIT)
     }
@@ -278,8 +280,9 @@ impl CacheFolder {
         Ok(checked)
     }
 
-    /// Deletes the blocks of all datasets that no process is reading. With `also_in_use`, deletes the blocks of all
-    /// datasets; their readers fetch the data again. Returns the number of deleted bytes.
+    /// Deletes the blocks of all datasets that no process is reading. With `also_in_use`, deletes
+    /// the blocks of all datasets; their readers fetch the data again. Returns the number of
+    /// deleted bytes.
     ///
     /// # Errors
     /// If a file cannot be deleted.
@@ -328,8 +331,9 @@ fn is_held(path: &Path, waited: Duration) -> Error {
         .with_remedy("continue or end the process that uses this local cache and was stopped")
 }
 
-/// Whether an entry of a folder without a tag is a part of a cache that is being created. If a cache was deleted and is
-/// created again, processes that used it before may lock its total before it has a tag.
+/// Whether an entry of a folder without a tag is a part of a cache that is being created. If a
+/// cache was deleted and is created again, processes that used it before may lock its total before
+/// it has a tag.
 fn is_unfinished(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
     let is_total = |file: fs::Metadata| file.is_file() && [0, DIGITS as u64].contains(&file.len());
@@ -376,7 +380,8 @@ pub(super) fn is_whole(bytes: &[u8], block: BlockName) -> bool {
     content.len() as u64 == block.len && crc32c(content).to_le_bytes() == *sum
 }
 
-/// Deletes a block and subtracts it from the total. Returns its size in bytes, or 0 if it was already deleted.
+/// Deletes a block and subtracts it from the total. Returns its size in bytes, or 0 if it was
+/// already deleted.
 ///
 /// # Errors
 /// If it cannot be deleted.
@@ -425,8 +430,8 @@ pub(super) fn open_claims(folder: &Path) -> Option<File> {
     File::options().read(true).write(true).create(true).truncate(false).open(path).ok()
 }
 
-/// Locks a dataset that no process is reading; `None` if one is. With `also_in_use`, it accepts any dataset and does
-/// not lock.
+/// Locks a dataset that no process is reading; `None` if one is. With `also_in_use`, it accepts any
+/// dataset and does not lock.
 pub(super) fn lock_unused(folder: &Path, also_in_use: bool) -> Option<Option<File>> {
     if also_in_use {
         return Some(None);

@@ -10,23 +10,29 @@
 //!                             SHARD-OFFSET-LENGTH.part   one that is being written; its lock is held
 //! ```
 //!
-//! A **block** is a run of whole stored chunks of one shard, up to 4 MiB, with their CRC-32C. The shard's index alone
-//! determines where its blocks begin and end, so all processes use the same blocks.
+//! A **block** is a run of whole stored chunks of one shard, up to 4 MiB, with their CRC-32C. The
+//! shard's index alone determines where its blocks begin and end, so all processes use the same
+//! blocks.
 //!
-//! - **Nothing needs repair.** A block gets its name only when it is complete. Locks are advisory locks of the system,
-//!   which end with their process. If a killed process left anything (a `.part` file, a total that is too high), the next
-//!   process that opens the cache corrects it. A block is compared with its checksum when a process first reads it, and
-//!   again if the file was changed since. A damaged block is dropped and fetched again.
-//! - **Nobody waits for ever for a stopped process.** It keeps its locks, so waiting for the lock of `total` ends with an error.
-//! - **The block that is needed last is dropped.** A loader tells the cache what its epoch and the next ones will need
-//!   ([`UsePlan`]). When there is no room, blocks of datasets that no process reads are dropped first. Then, the block of the
-//!   dataset that is needed last is dropped, unless the new block is needed even later; in that case the new block is not
-//!   kept. Blocks of datasets that other processes read are left alone. Without a plan (random access), the existing
-//!   blocks of the dataset stay: if the order is not known, no choice is better.
-//! - **Processes do not fetch the same block at the same time.** A process claims a block when its request starts, and
-//!   releases it when the block is written, or is not kept. Other processes fetch other blocks first, and read this one
-//!   from the cache. If it does not appear soon, they fetch it themselves (`stores/remote/claimed.rs`).
-//! - **The limit is never exceeded.** Room for a block is reserved, under the lock, before it is written.
+//! - **Nothing needs repair.** A block gets its name only when it is complete. Locks are advisory
+//!   locks of the system, which end with their process. If a killed process left anything (a
+//!   `.part` file, a total that is too high), the next process that opens the cache corrects it. A
+//!   block is compared with its checksum when a process first reads it, and again if the file was
+//!   changed since. A damaged block is dropped and fetched again.
+//! - **Nobody waits for ever for a stopped process.** It keeps its locks, so waiting for the lock
+//!   of `total` ends with an error.
+//! - **The block that is needed last is dropped.** A loader tells the cache what its epoch and the
+//!   next ones will need ([`UsePlan`]). When there is no room, blocks of datasets that no process
+//!   reads are dropped first. Then, the block of the dataset that is needed last is dropped, unless
+//!   the new block is needed even later; in that case the new block is not kept. Blocks of datasets
+//!   that other processes read are left alone. Without a plan (random access), the existing blocks
+//!   of the dataset stay: if the order is not known, no choice is better.
+//! - **Processes do not fetch the same block at the same time.** A process claims a block when its
+//!   request starts, and releases it when the block is written, or is not kept. Other processes
+//!   fetch other blocks first, and read this one from the cache. If it does not appear soon, they
+//!   fetch it themselves (`stores/remote/claimed.rs`).
+//! - **The limit is never exceeded.** Room for a block is reserved, under the lock, before it is
+//!   written.
 //!
 //! | file | contents |
 //! |---|---|

@@ -35,7 +35,8 @@ pub(super) struct CacheState {
     /// This file is locked while the dataset is open.
     pub in_use: Mutex<Option<File>>,
     pub claims: Claims,
-    /// Whether the last block was not kept. Then the next blocks are not claimed: others would wait for them in vain.
+    /// Whether the last block was not kept. Then the next blocks are not claimed: others would wait
+    /// for them in vain.
     pub passes: AtomicBool,
     pub table: Mutex<BlockTable>,
     pub files: FileMapper,
@@ -80,7 +81,8 @@ impl CacheState {
         Some(open)
     }
 
-    /// Drops a damaged block. Only the file that was read is deleted, not one that was written since.
+    /// Drops a damaged block. Only the file that was read is deleted, not one that was written
+    /// since.
     pub(super) fn drop_block(&self, block: u32, read: Option<&Arc<OpenBlock>>) {
         let name = {
             let mut table = self.lock();
@@ -230,8 +232,9 @@ impl CacheState {
         Ok(true)
     }
 
-    /// Makes room for `need` bytes, and some more, by dropping blocks of datasets that no process reads any more, starting with
-    /// the dataset that was opened longest ago. `false` if there are no such blocks, or there were none a moment ago.
+    /// Makes room for `need` bytes, and some more, by dropping blocks of datasets that no process
+    /// reads any more, starting with the dataset that was opened longest ago. `false` if there are
+    /// no such blocks, or there were none a moment ago.
     pub(super) fn drop_unread(&self, locked: &mut Locked, need: u64) -> Result<bool> {
         if !self.is_due(|table| &mut table.swept) {
             return Ok(false);
@@ -266,8 +269,8 @@ impl CacheState {
         Ok(freed_any)
     }
 
-    /// Looks for changes by others: blocks of this dataset that other processes wrote, files that the user deleted. `false` if
-    /// it did so a moment ago.
+    /// Looks for changes by others: blocks of this dataset that other processes wrote, files that
+    /// the user deleted. `false` if it did so a moment ago.
     pub(super) fn look(&self, locked: &mut Locked) -> Result<bool> {
         if !self.is_due(|table| &mut table.looked) {
             return Ok(false);

@@ -1,5 +1,5 @@
-//! This process's knowledge of a dataset's blocks: which exist and are open, when each is needed, and which to
-//! drop.
+//! This process's knowledge of a dataset's blocks: which exist and are open, when each is needed,
+//! and which to drop.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -94,8 +94,8 @@ impl BlockTable {
         self.expected.retain(|(number, _)| *number != plan);
     }
 
-    /// Call this when a loader requests the data of a step of an epoch. The data of the `unread` steps before it may
-    /// not be read yet.
+    /// Call this when a loader requests the data of a step of an epoch. The data of the `unread`
+    /// steps before it may not be read yet.
     pub(super) fn go_on(&mut self, plan: u64, epoch: u64, step: u32, unread: u64) {
         let (steps, over) = self.expected_of(plan).go_on(epoch, step, unread);
         self.steps += steps;
@@ -177,7 +177,8 @@ impl BlockTable {
         self.others.clear();
     }
 
-    /// The block that is needed last, if it is needed later than block `new`. It stays recorded as existing.
+    /// The block that is needed last, if it is needed later than block `new`. It stays recorded as
+    /// existing.
     pub(super) fn victim(&mut self, new: u32) -> Option<(u32, BlockName)> {
         let again = self.expected.iter().map(|(_, expected)| expected.until_again(new));
         let wanted = again.min().unwrap_or(UNUSED);

@@ -23,8 +23,8 @@ pub struct EpochUses {
 }
 
 impl EpochUses {
-    /// Bytes `span` of shard `shard` ([`cached_as`](crate::stores::StoredFile::cached_as)) are needed in step `step`. For
-    /// each shard, steps must be in ascending order.
+    /// Bytes `span` of shard `shard` ([`cached_as`](crate::stores::StoredFile::cached_as)) are
+    /// needed in step `step`. For each shard, steps must be in ascending order.
     pub fn want(&mut self, shard: u32, span: &Range<u64>, step: u32) {
         let Some(blocks) = self.shards.get(shard as usize) else { return };
         if let Some(block) = blocks::holding(&blocks.spans, span) {
@@ -58,8 +58,8 @@ impl UsePlan {
         }
     }
 
-    /// Call this when the loader requests the data of a step of an epoch. The data of the `unread` steps before it may not
-    /// be read yet.
+    /// Call this when the loader requests the data of a step of an epoch. The data of the `unread`
+    /// steps before it may not be read yet.
     pub fn go_on(&self, epoch: u64, step: usize, unread: usize) {
         self.shared.lock().go_on(self.number, epoch, step as u32, unread as u64);
     }

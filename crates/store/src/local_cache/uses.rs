@@ -32,7 +32,8 @@ impl Gathering {
         Self { uses, noted: vec![0; blocks], full: false }
     }
 
-    /// Records that block `block` is needed in step `step`. For each block, steps must be in ascending order.
+    /// Records that block `block` is needed in step `step`. For each block, steps must be in
+    /// ascending order.
     pub(super) fn want(&mut self, block: u32, step: u32) {
         let Some(noted) = self.noted.get_mut(block as usize) else { return };
         let near = self.uses.steps / PARTS;
@@ -63,7 +64,8 @@ impl Uses {
     }
 }
 
-/// Blocks that one loader will need in the rest of its epoch and in later epochs. Steps are numbered consecutively over all epochs.
+/// Blocks that one loader will need in the rest of its epoch and in later epochs. Steps are
+/// numbered consecutively over all epochs.
 #[derive(Debug, Default)]
 pub(super) struct Expected {
     epochs: VecDeque<Epoch>,
@@ -106,8 +108,8 @@ impl Expected {
         self.epochs.push_back(Epoch { number, start, uses });
     }
 
-    /// Call this when the blocks of a step are requested. The blocks of the `unread` steps before it may not be read yet.
-    /// Returns how many steps are now over, and the blocks that they used.
+    /// Call this when the blocks of a step are requested. The blocks of the `unread` steps before
+    /// it may not be read yet. Returns how many steps are now over, and the blocks that they used.
     pub(super) fn go_on(&mut self, number: u64, step: u32, unread: u64) -> (u64, Vec<u32>) {
         let mut over = Vec::new();
         let Some(epoch) = self.epochs.iter().find(|epoch| epoch.number == number) else {
@@ -131,13 +133,14 @@ impl Expected {
         (self.unread - before, over)
     }
 
-    /// Number of steps until an existing block is needed, counted from the first step that may not have read its blocks.
-    /// [`UNUSED`] if no use is known.
+    /// Number of steps until an existing block is needed, counted from the first step that may not
+    /// have read its blocks. [`UNUSED`] if no use is known.
     pub(super) fn until(&self, block: u32) -> u64 {
         self.next(block, self.unread)
     }
 
-    /// The same for a block that was just fetched for the current step: the number of steps until it is needed again.
+    /// The same for a block that was just fetched for the current step: the number of steps until
+    /// it is needed again.
     pub(super) fn until_again(&self, block: u32) -> u64 {
         self.next(block, self.current + 1)
     }
@@ -151,8 +154,8 @@ impl Expected {
 /// No use is known.
 pub(super) const UNUSED: u64 = u64::MAX;
 
-/// Existing blocks, ordered by when they are needed. Entries may be out of date, so the time is checked again before a block
-/// is dropped.
+/// Existing blocks, ordered by when they are needed. Entries may be out of date, so the time is
+/// checked again before a block is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Latest {
     heap: BinaryHeap<(u64, u32)>,
@@ -164,8 +167,8 @@ impl Latest {
         self.heap.push((when, block));
     }
 
-    /// Removes and returns the block that is needed last. `when` returns the current time at which a block is needed, or
-    /// `None` if the block does not exist.
+    /// Removes and returns the block that is needed last. `when` returns the current time at which
+    /// a block is needed, or `None` if the block does not exist.
     pub(super) fn take(&mut self, when: impl Fn(u32) -> Option<u64>) -> Option<(u32, u64)> {
         while let Some((noted, block)) = self.heap.pop() {
             match when(block) {

@@ -1,5 +1,5 @@
-//! The thread that writes blocks, so that no reader waits for the disk. It works in the background: in the first epoch,
-//! the processors are for decoding.
+//! The thread that writes blocks, so that no reader waits for the disk. It works in the background:
+//! in the first epoch, the processors are for decoding.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use crate::span_pool::SpanBytes;
 use crate::{memory, threads, writeback};
 
-/// Maximum number of bytes that wait to be written, or a sixteenth of the available memory if that is less (every process
-/// of a node has its own queue). Blocks that arrive while the queue is full are not kept, because a disk that is slower than
-/// the link must not delay readers. They can be kept in the next epoch, but then they are fetched a second time.
+/// Maximum number of bytes that wait to be written, or a sixteenth of the available memory if that
+/// is less (every process of a node has its own queue). Blocks that arrive while the queue is full
+/// are not kept, because a disk that is slower than the link must not delay readers. They can be
+/// kept in the next epoch, but then they are fetched a second time.
 const MAX_QUEUE_BYTES: u64 = 2 << 30;
-/// How long the waiting blocks are still written after the last reader is closed. Then the rest is dropped: a program must not
-/// be kept from ending for long by a slow disk.
+/// How long the waiting blocks are still written after the last reader is closed. Then the rest is
+/// dropped: a program must not be kept from ending for long by a slow disk.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The number of a block to be written, and its bytes.
@@ -168,7 +169,8 @@ mod tests {
 
     use super::*;
 
-    /// How many of `jobs` blocks a writer with this patience has written when it is gone. Each takes 1 ms.
+    /// How many of `jobs` blocks a writer with this patience has written when it is gone. Each
+    /// takes 1 ms.
     fn written(jobs: u32, patience: Duration) -> u32 {
         let count = Arc::new(AtomicU32::new(0));
         let mut writer = Writer::new();

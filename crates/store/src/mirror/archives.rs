@@ -1,4 +1,5 @@
-//! Archives whose members have files in the mirror, one folder per archive, and the names that users know.
+//! Archives whose members have files in the mirror, one folder per archive, and the names that
+//! users know.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -18,8 +19,8 @@ pub fn is_archive(path: &Path) -> bool {
 /// The folder that stands for the archive at `path`, and holds files that stand for its members.
 ///
 /// # Errors
-/// If it is in another archive, cannot be read, is damaged or contains something that no archive of cubes contains; if
-/// temporary files cannot be written.
+/// If it is in another archive, cannot be read, is damaged or contains something that no archive of
+/// cubes contains; if temporary files cannot be written.
 pub fn folder_of_archive(path: &Path) -> Result<PathBuf> {
     let mirror = mirror_for(path)?;
     if mirror.is_of_archive(path) {
@@ -32,8 +33,8 @@ pub fn folder_of_archive(path: &Path) -> Result<PathBuf> {
     mirror.place(path, &shown_path)
 }
 
-/// The file or folder that stands for the target of a path that leads into an archive, whether the target exists or
-/// not. `None` if the path does not lead into an archive.
+/// The file or folder that stands for the target of a path that leads into an archive, whether the
+/// target exists or not. `None` if the path does not lead into an archive.
 ///
 /// # Errors
 /// Those of [`folder_of_archive`].
@@ -55,15 +56,16 @@ pub fn is_of_archive(path: &Path) -> bool {
     holding(path).is_some_and(|mirror| mirror.is_of_archive(path))
 }
 
-/// The archive that a folder stands for, by the name that users know; `None` if it does not stand for a whole archive.
+/// The archive that a folder stands for, by the name that users know; `None` if it does not stand
+/// for a whole archive.
 pub fn archive_of(folder: &Path) -> Option<PathBuf> {
     let mirror = holding(folder)?;
     let is_whole = folder.parent() == Some(&mirror.root.join(FOLDER));
     is_whole.then(|| mirror.url_of(folder)).flatten()
 }
 
-/// If `path` leaves an archive's folder with `..`, the corresponding path beside the archive. Other paths are returned
-/// unchanged.
+/// If `path` leaves an archive's folder with `..`, the corresponding path beside the archive. Other
+/// paths are returned unchanged.
 pub fn beside_archive(path: &Path) -> PathBuf {
     let Some(mirror) = holding(path) else { return path.to_owned() };
     mirror.leaving(path).unwrap_or_else(|| path.to_owned())

@@ -1,4 +1,5 @@
-//! Records which objects and members were fetched into their files, which are pinned, and which to drop.
+//! Records which objects and members were fetched into their files, which are pinned, and which to
+//! drop.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -23,8 +24,8 @@ pub(super) const ROOM: &str = "files from servers and archives are stored as tem
 #[derive(Debug)]
 pub(super) struct FetchedFiles {
     pub root: PathBuf,
-    /// Maximum number of bytes that fetched files may take up, unless pinned files need more. If `None`, half of the free
-    /// disk space.
+    /// Maximum number of bytes that fetched files may take up, unless pinned files need more. If
+    /// `None`, half of the free disk space.
     limit: Option<u64>,
     state: Mutex<State>,
     /// Signals that a file was fetched, or could not be fetched.
@@ -117,7 +118,8 @@ impl FetchedFiles {
         }
     }
 
-    /// Waits until a file is not being fetched, and returns how much of it is there. `None` if the file stands for nothing.
+    /// Waits until a file is not being fetched, and returns how much of it is there. `None` if the
+    /// file stands for nothing.
     fn presence<'a>(&'a self, path: &Path) -> Option<(MutexGuard<'a, State>, Presence)> {
         let mut state = self.lock();
         loop {
@@ -224,8 +226,9 @@ impl FetchedFiles {
         if is_dear { self.fetch(path) } else { written }
     }
 
-    /// Calls `fill` to write the whole file under a temporary name made from `clock`, the number of this opening. Then
-    /// renames it to replace the empty file. A reader that has the old file open keeps it.
+    /// Calls `fill` to write the whole file under a temporary name made from `clock`, the number of
+    /// this opening. Then renames it to replace the empty file. A reader that has the old file open
+    /// keeps it.
     pub(super) fn bring(
         &self,
         path: &Path,

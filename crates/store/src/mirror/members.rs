@@ -35,7 +35,8 @@ impl FetchedFiles {
         Ok(window)
     }
 
-    /// Compares the checksum of a file that is read in place in an archive. Does this only the first time.
+    /// Compares the checksum of a file that is read in place in an archive. Does this only the
+    /// first time.
     pub(super) fn verify(&self, path: &Path) -> Result<()> {
         let Some((archive, number)) = self.member(path) else { return Ok(()) };
         let to_do = |entry: &Known| entry.presence != Presence::Whole && !entry.is_verified;
@@ -51,8 +52,8 @@ impl FetchedFiles {
         Ok(())
     }
 
-    /// Copies a member out of a compressed stream. Earlier members of the stream are copied too, while there is room for
-    /// them, because reading them later would cost as much again.
+    /// Copies a member out of a compressed stream. Earlier members of the stream are copied too,
+    /// while there is room for them, because reading them later would cost as much again.
     pub(super) fn bring_on_the_way(
         &self,
         archive: &MirroredArchive,
@@ -92,7 +93,8 @@ impl FetchedFiles {
         state.clock
     }
 
-    /// Reserves room for an earlier member of the stream, if it was not fetched and no other file must be dropped for it.
+    /// Reserves room for an earlier member of the stream, if it was not fetched and no other file
+    /// must be dropped for it.
     fn begin_passing(&self, path: &Path) -> Result<Option<u64>> {
         let mut state = self.lock();
         let held = state.held;
@@ -111,8 +113,8 @@ impl FetchedFiles {
         Ok(Some(clock))
     }
 
-    /// Checks that the disk has room for a member. For objects of servers, this is not checked: the free space may change
-    /// until they arrive.
+    /// Checks that the disk has room for a member. For objects of servers, this is not checked: the
+    /// free space may change until they arrive.
     pub(super) fn check_disk(&self, archive: &MirroredArchive, number: usize) -> Result<()> {
         let size = archive.archive.members()[number].size;
         let free = free_bytes(&self.root)?;

@@ -27,8 +27,8 @@ impl MirroredArchive {
 pub(super) struct Archives(pub Vec<Arc<MirroredArchive>>);
 
 impl Archives {
-    /// Replaces a path below the mirror's folder, at the start of a text, with the name that users know. `None` if it
-    /// does not belong to an archive.
+    /// Replaces a path below the mirror's folder, at the start of a text, with the name that users
+    /// know. `None` if it does not belong to an archive.
     pub(super) fn told(&self, below: &str) -> Option<String> {
         let numbered = below.strip_prefix(FOLDER)?.strip_prefix('/')?;
         let digits =

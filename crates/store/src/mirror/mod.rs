@@ -1,13 +1,17 @@
-//! Makes objects on servers, and members of archives, available as local files, for readers that need files.
+//! Makes objects on servers, and members of archives, available as local files, for readers that
+//! need files.
 //!
-//! Many formats of cubes have libraries that need a file, with other files beside it. So the objects below a URL get files
-//! with the same names in a folder among the system's temporary files. At first these are empty files of the right length.
-//! All of them are opened through [`bounded_read`](crate::bounded_read), which fetches a file when it is opened: only its beginning if
-//! that is enough, or all of it. If the fetched files take up more than half of the free disk space, the files that were
-//! opened longest ago are emptied again. The files of an open cube are pinned ([`pinning`]): they stay.
+//! Many formats of cubes have libraries that need a file, with other files beside it. So the
+//! objects below a URL get files with the same names in a folder among the system's temporary
+//! files. At first these are empty files of the right length. All of them are opened through
+//! [`bounded_read`](crate::bounded_read), which fetches a file when it is opened: only its
+//! beginning if that is enough, or all of it. If the fetched files take up more than half of the
+//! free disk space, the files that were opened longest ago are emptied again. The files of an open
+//! cube are pinned ([`pinning`]): they stay.
 //!
-//! Members of archives also get files there, in one folder per archive. If a member is not compressed, readers that ask for
-//! a [`Window`] read it directly in the archive, and it is never copied out for them.
+//! Members of archives also get files there, in one folder per archive. If a member is not
+//! compressed, readers that ask for a [`Window`] read it directly in the archive, and it is never
+//! copied out for them.
 //!
 //! | file | contents |
 //! |---|---|
@@ -17,7 +21,8 @@
 //! | `mirrored_archive.rs` | one of these archives and its folder |
 //! | `fetched_files.rs`, `pins.rs` | which files were fetched, which are pinned, which to drop |
 //!
-//! The folder exists while there is a [`Session`]. If a killed process left a folder, the next process removes it.
+//! The folder exists while there is a [`Session`]. If a killed process left a folder, the next
+//! process removes it.
 
 mod archives;
 mod fetched_files;
@@ -66,12 +71,13 @@ struct Mirror {
     _lock: File,
     table: FetchedFiles,
     archives: Mutex<Archives>,
-    /// Folders whose files were created. Locked while a server is asked, so that a thread that looks for a file beside
-    /// others waits until all of them exist.
+    /// Folders whose files were created. Locked while a server is asked, so that a thread that
+    /// looks for a file beside others waits until all of them exist.
     listed: Mutex<HashSet<PathBuf>>,
 }
 
-/// While a session exists, objects have files. When the last session is dropped, the files are removed.
+/// While a session exists, objects have files. When the last session is dropped, the files are
+/// removed.
 #[derive(Debug)]
 #[must_use]
 pub struct Session(());
@@ -135,8 +141,8 @@ fn mirror_for(target: &Path) -> Result<Arc<Mirror>> {
     Ok(mirror)
 }
 
-/// The file or folder that stands for the object or folder at `url`. If the server lists names, the objects beside it get
-/// files, too. `None` if there is nothing at `url`.
+/// The file or folder that stands for the object or folder at `url`. If the server lists names, the
+/// objects beside it get files, too. `None` if there is nothing at `url`.
 ///
 /// # Errors
 /// If the server does not answer, or temporary files cannot be written.
@@ -168,8 +174,8 @@ pub fn folder(url: &Path) -> Result<Option<PathBuf>> {
     Ok(mirror.list_below(url)?.then_some(path))
 }
 
-/// Creates files for the objects beside the object that `path` stands for or would stand for. Call this before checking
-/// whether `path` exists.
+/// Creates files for the objects beside the object that `path` stands for or would stand for. Call
+/// this before checking whether `path` exists.
 ///
 /// # Errors
 /// Those of [`file()`].
@@ -197,7 +203,8 @@ pub fn url_of(path: &Path) -> Option<PathBuf> {
     holding(path)?.url_of(&without_parents(path))
 }
 
-/// Replaces, in a text, the paths of mirrored files with the URLs or the paths into archives that they stand for.
+/// Replaces, in a text, the paths of mirrored files with the URLs or the paths into archives that
+/// they stand for.
 pub fn with_urls(text: &str) -> String {
     let mirror = locked(&PRESENT).mirror.clone();
     let Some(mirror) = mirror else { return text.to_owned() };
@@ -218,7 +225,8 @@ pub fn error_with_urls(error: Error) -> Error {
     if ANY.load(Ordering::Relaxed) { error.retold(&with_urls) } else { error }
 }
 
-/// Fetches the object or member that a file stands for, or all of them in a folder. Does nothing for other files.
+/// Fetches the object or member that a file stands for, or all of them in a folder. Does nothing
+/// for other files.
 ///
 /// # Errors
 /// If it cannot be fetched.
@@ -232,8 +240,8 @@ pub fn fetch(path: &Path) -> Result<()> {
     mirror.table.files().into_iter().filter(inside).try_for_each(|file| mirror.table.fetch(&file))
 }
 
-/// Like [`fetch`], for readers that open files by name. Does nothing for archives, whose members are fetched when they are
-/// opened.
+/// Like [`fetch`], for readers that open files by name. Does nothing for archives, whose members
+/// are fetched when they are opened.
 ///
 /// # Errors
 /// If it cannot be fetched.
@@ -256,8 +264,8 @@ pub(crate) fn in_place(path: &Path) -> Result<Option<Window>> {
     }
 }
 
-/// Compares the checksum of the member that a file stands for, if it is read in place in an archive. Does this only once,
-/// and does nothing for other files.
+/// Compares the checksum of the member that a file stands for, if it is read in place in an
+/// archive. Does this only once, and does nothing for other files.
 ///
 /// # Errors
 /// If it cannot be read, or is damaged.
@@ -268,7 +276,8 @@ pub(crate) fn verify(path: &Path) -> Result<()> {
     }
 }
 
-/// Fetches the first `len` bytes of the object or member that a file stands for. Does nothing for other files.
+/// Fetches the first `len` bytes of the object or member that a file stands for. Does nothing for
+/// other files.
 ///
 /// # Errors
 /// If they cannot be fetched.
@@ -395,8 +404,8 @@ impl Mirror {
         }
     }
 
-    /// Creates files for the objects in a folder, and folders for its subfolders. Does nothing if the server does not list
-    /// names.
+    /// Creates files for the objects in a folder, and folders for its subfolders. Does nothing if
+    /// the server does not list names.
     fn list_beside(&self, folder: &Path) -> Result<()> {
         let mut listed = locked(&self.listed);
         if remote::is_plain(folder)? || !listed.insert(folder.to_owned()) {

@@ -7,8 +7,8 @@ use std::ptr::NonNull;
 
 use super::{HUGE_PAGE, system};
 
-/// Zeroed bytes, on huge pages where the system has them. The system provides them when they are first written to, so it
-/// takes no time to make one.
+/// Zeroed bytes, on huge pages where the system has them. The system provides them when they are
+/// first written to, so it takes no time to make one.
 pub struct Block {
     start: NonNull<u8>,
     bytes: usize,

@@ -1,9 +1,9 @@
 //! Large memory, which threads of its own make ready ahead of its use.
 //!
-//! The system provides memory page by page, when a page is first written to, and clears it first. That takes about as
-//! long as decoding into it, and a thread that decodes should not wait for it. So large memory is one [`Supply`]: only
-//! addresses at first. Other threads make it ready from its start, as far as somebody wants it, on huge pages where the
-//! system has them.
+//! The system provides memory page by page, when a page is first written to, and clears it first.
+//! That takes about as long as decoding into it, and a thread that decodes should not wait for it.
+//! So large memory is one [`Supply`]: only addresses at first. Other threads make it ready from its
+//! start, as far as somebody wants it, on huge pages where the system has them.
 //!
 //! | file | contents |
 //! |---|---|
@@ -34,7 +34,8 @@ pub use block::Block;
 pub use size::HUGE_PAGE;
 use size::{Pages, Sizes};
 
-/// Bytes that are made ready at a time. The threads that wait for memory go on after each such piece.
+/// Bytes that are made ready at a time. The threads that wait for memory go on after each such
+/// piece.
 const PIECE: usize = 8 << 20;
 
 /// No system that hsipack runs on has smaller pages.
@@ -102,7 +103,8 @@ impl Supply {
         Self::with(bytes, with_huge_pages, None, most_threads())
     }
 
-    /// The same. Calls `hook` with each piece of the memory that was made ready, before anybody may use the piece.
+    /// The same. Calls `hook` with each piece of the memory that was made ready, before anybody may
+    /// use the piece.
     ///
     /// # Errors
     /// If the system refuses the addresses.
@@ -205,8 +207,9 @@ impl Supply {
         }
     }
 
-    /// Waits until the memory before `end` is ready. Meanwhile, this thread makes wanted memory ready, too: it has nothing
-    /// else to do, and on a busy machine the other threads get only a part of a processor.
+    /// Waits until the memory before `end` is ready. Meanwhile, this thread makes wanted memory
+    /// ready, too: it has nothing else to do, and on a busy machine the other threads get only a
+    /// part of a processor.
     ///
     /// # Errors
     /// If the system refuses the memory. It is asked again at the next call.
@@ -327,7 +330,8 @@ impl Shared {
         }
     }
 
-    /// Makes the next piece of the wanted memory ready. Returns whether there was one that the system did not refuse.
+    /// Makes the next piece of the wanted memory ready. Returns whether there was one that the
+    /// system did not refuse.
     fn provide_piece(&self, mut inner: MutexGuard<'_, Inner>) -> bool {
         let wanted = self.wanted.load(Ordering::Relaxed);
         if !inner.has_work(wanted) {
@@ -393,8 +397,9 @@ impl Inner {
     }
 }
 
-/// Makes memory ready that is about to be filled: its whole pages. Their content is lost. This is quicker than providing
-/// page by page, when each is first written to. If the system refuses, it provides them then.
+/// Makes memory ready that is about to be filled: its whole pages. Their content is lost. This is
+/// quicker than providing page by page, when each is first written to. If the system refuses, it
+/// provides them then.
 pub(crate) fn provide(bytes: &mut [u8]) {
     let before = bytes.as_ptr().align_offset(PAGE);
     let Some(pages) = bytes.get_mut(before..).filter(|pages| pages.len() >= PAGE) else { return };

@@ -1,10 +1,11 @@
-//! Decides the size of pages while memory is provided: huge pages, as long as the system can provide them quickly.
+//! Decides the size of pages while memory is provided: huge pages, as long as the system can
+//! provide them quickly.
 //!
-//! Huge pages are cleared at 5 to 12 GB/s if free memory lies in large blocks, small ones at 2 to 4 GB/s, and decoding
-//! into huge pages is a few percent faster. But if free memory is in small pieces, for example after many files were
-//! read, the kernel has to move small pages to make room for each huge one. The same machine then provided only 0.2 to
-//! 0.4 GB/s on huge pages, and 2 to 4 GB/s on small pages. So if huge pages take long, their time is compared with that
-//! of small ones.
+//! Huge pages are cleared at 5 to 12 GB/s if free memory lies in large blocks, small ones at 2 to 4
+//! GB/s, and decoding into huge pages is a few percent faster. But if free memory is in small
+//! pieces, for example after many files were read, the kernel has to move small pages to make room
+//! for each huge one. The same machine then provided only 0.2 to 0.4 GB/s on huge pages, and 2 to 4
+//! GB/s on small pages. So if huge pages take long, their time is compared with that of small ones.
 
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ pub(super) enum Pages {
     Huge,
 }
 
-/// If huge pages come at least this fast, in bytes per second, they are not compared with small ones.
+/// If huge pages come at least this fast, in bytes per second, they are not compared with small
+/// ones.
 const QUICK: f64 = 2e9;
 /// Huge pages may take at most this many times as long as small ones.
 const SLOWER: f64 = 1.5;
@@ -46,7 +48,8 @@ impl Sizes {
         }
     }
 
-    /// Records how long `bytes` of such pages took. Returns whether huge pages are given up because of it.
+    /// Records how long `bytes` of such pages took. Returns whether huge pages are given up because
+    /// of it.
     pub(super) fn took(&mut self, pages: Pages, bytes: usize, took: Duration) -> bool {
         let each = took.as_secs_f64() / bytes.max(1) as f64;
         let (next, given_up) = match *self {
@@ -66,8 +69,8 @@ impl Sizes {
 mod tests {
     use super::*;
 
-    /// How many of `pieces` pieces of a MiB are huge, if small ones take `small` microseconds, and huge ones
-    /// `huge(piece)`.
+    /// How many of `pieces` pieces of a MiB are huge, if small ones take `small` microseconds, and
+    /// huge ones `huge(piece)`.
     fn huge_pieces(pieces: usize, small: u64, huge: impl Fn(usize) -> u64) -> usize {
         let (mut sizes, mut count) = (Sizes::new(true), 0);
         for piece in 0..pieces {

@@ -1,9 +1,11 @@
-//! Looking up credentials: whether this machine may have some, and errors that say that the look-up failed.
+//! Looking up credentials: whether this machine may have some, and errors that say that the look-up
+//! failed.
 //!
-//! If a user sets no credentials, the clients ask the metadata service of the cloud's machines, at an address that exists
-//! only there. Elsewhere, such as behind a proxy, anything may answer: its refusal must not look like one of the bucket,
-//! and waiting for it takes seconds. So the service is asked only if something says that this is a machine of the cloud
-//! ([`has_metadata_service`]), or if the user configured it.
+//! If a user sets no credentials, the clients ask the metadata service of the cloud's machines, at
+//! an address that exists only there. Elsewhere, such as behind a proxy, anything may answer: its
+//! refusal must not look like one of the bucket, and waiting for it takes seconds. So the service
+//! is asked only if something says that this is a machine of the cloud ([`has_metadata_service`]),
+//! or if the user configured it.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -16,8 +18,9 @@ use object_store::CredentialProvider;
 use super::cloud::Cloud;
 use super::failure::{Failure, LookupFailed};
 
-/// Whether this machine probably has a metadata service of the cloud, or the user configured one. `options` are names of
-/// options, `variable` reads the environment, and the system's files are below `root`.
+/// Whether this machine probably has a metadata service of the cloud, or the user configured one.
+/// `options` are names of options, `variable` reads the environment, and the system's files are
+/// below `root`.
 pub(super) fn has_metadata_service<'a>(
     cloud: Cloud,
     mut options: impl Iterator<Item = &'a str>,
@@ -61,8 +64,8 @@ enum Source {
 }
 
 impl Source {
-    /// The source that a client chose; `None` if it needs no look-up. The library does not say it in another way. If a later
-    /// version has other names, the errors are less precise.
+    /// The source that a client chose; `None` if it needs no look-up. The library does not say it
+    /// in another way. If a later version has other names, the errors are less precise.
     fn of(provider: &impl Debug) -> Option<Self> {
         let text = format!("{provider:?}");
         let has = |names: &[&str]| names.iter().any(|name| text.contains(name));
@@ -99,8 +102,8 @@ pub(super) struct Lookup<T> {
 }
 
 impl<T> Lookup<T> {
-    /// A look-up that says when it fails, in place of a client's own; `None` if the client needs no look-up.
-    /// `has_metadata_service` says whether the metadata service may be asked.
+    /// A look-up that says when it fails, in place of a client's own; `None` if the client needs no
+    /// look-up. `has_metadata_service` says whether the metadata service may be asked.
     pub(super) fn in_place_of(
         provider: &Arc<dyn CredentialProvider<Credential = T>>,
         cloud: Cloud,
@@ -165,7 +168,8 @@ mod tests {
     use super::super::{options, read, set_options};
     use super::*;
 
-    /// The error of reading from a bucket without keys, and with `more` options. The bucket must not be asked.
+    /// The error of reading from a bucket without keys, and with `more` options. The bucket must
+    /// not be asked.
     fn refused(name: &str, more: Option<(&str, String)>) -> Error {
         let bucket = Bucket::start(name);
         bucket.put("object", vec![1]);

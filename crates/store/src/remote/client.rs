@@ -9,8 +9,8 @@ use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 
 use super::retry::MAX_OUTAGE;
 
-/// How long a server may be unreachable or answer with errors to the first request, where the most likely reason is a wrong URL
-/// or endpoint.
+/// How long a server may be unreachable or answer with errors to the first request, where the most
+/// likely reason is a wrong URL or endpoint.
 const FIRST: Duration = Duration::from_secs(8);
 /// How long a connection may deliver no byte.
 const STALL: Duration = Duration::from_secs(20);
@@ -19,7 +19,8 @@ const STALL: Duration = Duration::from_secs(20);
 #[derive(Clone)]
 pub(super) struct Client {
     pub(super) objects: Arc<dyn ObjectStore>,
-    /// For uploading large objects in parts; `None` for a web server, which does not accept objects.
+    /// For uploading large objects in parts; `None` for a web server, which does not accept
+    /// objects.
     pub(super) parts: Option<Arc<dyn MultipartStore>>,
 }
 
@@ -36,7 +37,8 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Installs a TLS provider, which clients need. This fails only if the program has installed one already, which works as well.
+/// Installs a TLS provider, which clients need. This fails only if the program has installed one
+/// already, which works as well.
 pub(super) fn prepare_tls() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

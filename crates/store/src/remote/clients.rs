@@ -20,13 +20,15 @@ use super::options::{StorageOptions, variable};
 use super::profile;
 use super::url::{Address, Scheme};
 
-/// A client with the settings that the cloud providers' own tools would use, except where `options` says otherwise.
+/// A client with the settings that the cloud providers' own tools would use, except where `options`
+/// says otherwise.
 ///
 /// # Errors
 /// If an option is unknown, or a value is invalid.
 pub(super) fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
     prepare_tls();
-    /// The builders have no common trait. `$own` are options that override those of the environment.
+    /// The builders have no common trait. `$own` are options that override those of the
+    /// environment.
     macro_rules! built {
         ($builder:ty, $key:ty, $cloud:expr, $prefix:literal, $other:expr, $own:expr) => {{
             let own_options: Vec<_> = $own.into_iter().collect();
@@ -116,9 +118,10 @@ pub(super) fn build(address: &Address, options: &StorageOptions) -> Result<Clien
     })
 }
 
-/// The settings of a cloud's client in the environment: those of all variables that begin with `prefix` and that the client
-/// knows. `other` is a variable without the prefix, with the name of its setting; the ones with the prefix override it. The
-/// client's own reader of the environment takes every value as it is, and then panics.
+/// The settings of a cloud's client in the environment: those of all variables that begin with
+/// `prefix` and that the client knows. `other` is a variable without the prefix, with the name of
+/// its setting; the ones with the prefix override it. The client's own reader of the environment
+/// takes every value as it is, and then panics.
 fn environment<K: FromStr>(
     prefix: &str,
     other: Option<(&str, &str)>,
@@ -137,8 +140,8 @@ fn environment<K: FromStr>(
     Ok(settings)
 }
 
-/// Refuses a value with line feeds or other control characters. The key of a service account of Google is JSON, which may
-/// have several lines.
+/// Refuses a value with line feeds or other control characters. The key of a service account of
+/// Google is JSON, which may have several lines.
 fn check_printable(name: &str, value: &str) -> Result<()> {
     let is_json = name.to_ascii_lowercase().ends_with("service_account_key");
     if is_json || !value.contains(char::is_control) {

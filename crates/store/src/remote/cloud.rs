@@ -30,7 +30,8 @@ impl Cloud {
         }
     }
 
-    /// Options and variables that exist only on machines of the cloud, or with which a user configures its metadata service.
+    /// Options and variables that exist only on machines of the cloud, or with which a user
+    /// configures its metadata service.
     pub(super) fn settings(self) -> (&'static [&'static str], &'static [&'static str]) {
         match self {
             Self::Aws => (
@@ -66,8 +67,8 @@ impl Cloud {
         }
     }
 
-    /// Files in which the firmware or the hypervisor of a machine of the cloud names itself, and how the text begins or
-    /// ends.
+    /// Files in which the firmware or the hypervisor of a machine of the cloud names itself, and
+    /// how the text begins or ends.
     pub(super) fn signs(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Aws => &[

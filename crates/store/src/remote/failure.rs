@@ -1,7 +1,8 @@
 //! Why a request for an object failed, as an error without secrets.
 //!
-//! A library's error about a failed request may contain the whole URL, with signatures, and the server's whole answer.
-//! Only parts that are known to be harmless are used: the status, the server's code for it, and the system's message.
+//! A library's error about a failed request may contain the whole URL, with signatures, and the
+//! server's whole answer. Only parts that are known to be harmless are used: the status, the
+//! server's code for it, and the system's message.
 
 use std::error::Error as _;
 use std::fmt;
@@ -14,8 +15,8 @@ use super::cloud::Cloud;
 use super::hub::repository::{Repository, TOKEN};
 use super::url::{Address, Scheme};
 
-/// Why an object, or a span of it, could not be fetched. It can be cloned for several readers that wait for the same
-/// span.
+/// Why an object, or a span of it, could not be fetched. It can be cloned for several readers that
+/// wait for the same span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// There is no such object.
@@ -24,7 +25,8 @@ pub(crate) enum Failure {
     NoBucket,
     /// The server refused: missing, wrong or expired credentials.
     Denied(String),
-    /// No credentials were found, so the server was not asked. `may_pass` says whether a later look-up may succeed.
+    /// No credentials were found, so the server was not asked. `may_pass` says whether a later
+    /// look-up may succeed.
     Credentials { cloud: Cloud, text: String, may_pass: bool },
     /// Another object is there than when it was opened.
     Replaced,
@@ -155,7 +157,8 @@ impl Failure {
     }
 }
 
-/// The error of a request for a file of the Hub, if it needs other words than those of other servers.
+/// The error of a request for a file of the Hub, if it needs other words than those of other
+/// servers.
 fn hub_error(failure: &Failure, doing: &str, url: &Path) -> Option<Error> {
     let authority = Address::of(url).ok().filter(|address| address.scheme == Scheme::Hf)?.authority;
     let repository = Repository::of_authority(&authority)?;

@@ -1,5 +1,5 @@
-//! The metadata files of a dataset on a server. They are fetched together, because each separate request would cost a round
-//! trip.
+//! The metadata files of a dataset on a server. They are fetched together, because each separate
+//! request would cost a round trip.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -18,11 +18,12 @@ use super::shard_tails::{self, ShardTails};
 use crate::folder::{DECIDED, DECIDED_METADATA, partial};
 use crate::regular_file;
 
-/// How often the metadata are fetched again while an append is being finished, which takes a second.
+/// How often the metadata are fetched again while an append is being finished, which takes a
+/// second.
 const TRIES: usize = 20;
 
-/// Maximum size in bytes of a `samples.jsonl` that is fetched with the other files. This saves a round trip if the list is
-/// needed.
+/// Maximum size in bytes of a `samples.jsonl` that is fetched with the other files. This saves a
+/// round trip if the list is needed.
 const SHORT_LIST: u64 = 256 << 10;
 
 /// Number of parallel requests.
@@ -57,9 +58,10 @@ struct Beginning {
 }
 
 impl Fetched {
-    /// Fetches the files that `SHA256SUMS` of the dataset at `root` lists, and also the wavelengths and the index of the
-    /// samples. A long list of samples is fetched only when it is needed. If there is no `SHA256SUMS`, every file is fetched
-    /// when it is needed. `with_tails` says whether the ends of the shards are fetched, too.
+    /// Fetches the files that `SHA256SUMS` of the dataset at `root` lists, and also the wavelengths
+    /// and the index of the samples. A long list of samples is fetched only when it is needed. If
+    /// there is no `SHA256SUMS`, every file is fetched when it is needed. `with_tails` says whether
+    /// the ends of the shards are fetched, too.
     ///
     /// # Errors
     /// If a listed file cannot be fetched.
@@ -85,9 +87,10 @@ impl Fetched {
             .with_remedy("try again later"))
     }
 
-    /// Fetches the dataset at `root`, whose metadata are below `location`. `text` is the content of its `SHA256SUMS`; `version`
-    /// is the version of the `SHA256SUMS` below the root. `index` is `samples.index`, if it was already asked for; then the
-    /// ends of the shards are fetched as well.
+    /// Fetches the dataset at `root`, whose metadata are below `location`. `text` is the content of
+    /// its `SHA256SUMS`; `version` is the version of the `SHA256SUMS` below the root. `index` is
+    /// `samples.index`, if it was already asked for; then the ends of the shards are fetched as
+    /// well.
     fn of_sums(
         root: &Path,
         location: &Path,
@@ -142,8 +145,9 @@ impl Fetched {
         Ok(content)
     }
 
-    /// Whether `SHA256SUMS` lists no such file, although it lists every `zarr.json` of a dataset. Asking the server would
-    /// cost a round trip for each array that a stack may have, but need not.
+    /// Whether `SHA256SUMS` lists no such file, although it lists every `zarr.json` of a dataset.
+    /// Asking the server would cost a round trip for each array that a stack may have, but need
+    /// not.
     fn is_unlisted(&self, file: &Path) -> bool {
         let Some(listed) = &self.listed else { return false };
         file.ends_with("zarr.json")
@@ -186,8 +190,8 @@ fn if_there<T>(read: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// The place of the metadata of the dataset at the URL `root`. They are below `root`, but from the decision of an append
-/// until they were moved to their final places, they are beside it.
+/// The place of the metadata of the dataset at the URL `root`. They are below `root`, but from the
+/// decision of an append until they were moved to their final places, they are beside it.
 ///
 /// # Errors
 /// If the server does not answer.
@@ -196,8 +200,8 @@ pub fn metadata_place(root: &Path) -> Result<PathBuf> {
     Ok(if decided { partial(root).join(DECIDED_METADATA) } else { root.to_owned() })
 }
 
-/// The objects that have to be known first. All are requested at the same time. `samples.index` is requested only
-/// `with_index`.
+/// The objects that have to be known first. All are requested at the same time. `samples.index` is
+/// requested only `with_index`.
 fn beginning(root: &Path, with_index: bool) -> Result<Beginning> {
     let (sums, decision) = (root.join(SHA256SUMS), partial(root).join(DECIDED));
     network::wait(async {
@@ -221,8 +225,9 @@ fn beginning(root: &Path, with_index: bool) -> Result<Beginning> {
     })
 }
 
-/// Fetches the files `listed` from below `location`, and the only chunk of each wavelength array among them. Returns them by
-/// their paths below `root`. If `samples.index` is already known, the ends of the shards are fetched instead of it.
+/// Fetches the files `listed` from below `location`, and the only chunk of each wavelength array
+/// among them. Returns them by their paths below `root`. If `samples.index` is already known, the
+/// ends of the shards are fetched instead of it.
 fn fetch_all(
     root: &Path,
     location: &Path,

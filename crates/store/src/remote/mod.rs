@@ -1,7 +1,9 @@
-//! Datasets on servers: S3, Google Cloud Storage, Azure Blob Storage, the Hugging Face Hub and plain HTTP.
+//! Datasets on servers: S3, Google Cloud Storage, Azure Blob Storage, the Hugging Face Hub and
+//! plain HTTP.
 //!
-//! A URL can be used wherever a dataset's path can: `Path::new("s3://bucket/tissue.hsipack")`. Code that opens files
-//! calls [`is_url`] and then uses this module. No network threads are started before the first URL is used.
+//! A URL can be used wherever a dataset's path can: `Path::new("s3://bucket/tissue.hsipack")`. Code
+//! that opens files calls [`is_url`] and then uses this module. No network threads are started
+//! before the first URL is used.
 //!
 //! | file | contents |
 //! |---|---|
@@ -96,7 +98,8 @@ pub(crate) fn ask_version(url: &Path) -> Result<JoinHandle<Result<Version>>> {
     })
 }
 
-/// Like [`version`], with up to `len` of the object's last bytes, if the server can send both in one request.
+/// Like [`version`], with up to `len` of the object's last bytes, if the server can send both in
+/// one request.
 ///
 /// # Errors
 /// Those of [`version`].
@@ -109,7 +112,8 @@ pub(crate) fn tail(url: &Path, len: u64, wire: &Wire) -> Result<(Version, Vec<u8
     .map_err(|error| of(error, url))
 }
 
-/// Whether an error says that a server is unavailable, refuses, or sends no ranges. Then nothing is known about the object.
+/// Whether an error says that a server is unavailable, refuses, or sends no ranges. Then nothing is
+/// known about the object.
 pub fn is_away(error: &Error) -> bool {
     let of_server = error.path().is_some_and(is_url);
     let is_refusal = matches!(error.kind(), ErrorKind::Io | ErrorKind::Unsupported);
@@ -126,7 +130,8 @@ pub(crate) fn missing(url: &Path) -> Error {
     Failure::Missing.of(url)
 }
 
-/// Refuses a URL to which no dataset can be written: one that names a whole bucket or a plain web server.
+/// Refuses a URL to which no dataset can be written: one that names a whole bucket or a plain web
+/// server.
 ///
 /// # Errors
 /// If it is one of these, or not a URL.

@@ -1,7 +1,7 @@
 //! The network threads and connections of this process.
 //!
-//! They are created with the first request, and created again in a forked child. The child has its parent's memory, but
-//! none of its threads, and must not use its connections.
+//! They are created with the first request, and created again in a forked child. The child has its
+//! parent's memory, but none of its threads, and must not use its connections.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -54,8 +54,8 @@ fn with<T>(run: impl FnOnce(&Network) -> T) -> Result<T> {
 /// Waits for `future`, but only until this thread has to end ([`stopping`]).
 ///
 /// # Errors
-/// If the network's threads cannot be started, if this thread has to end, or if it is a tokio thread, which must not
-/// wait.
+/// If the network's threads cannot be started, if this thread has to end, or if it is a tokio
+/// thread, which must not wait.
 pub(crate) fn wait<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     if Handle::try_current().is_ok() {
         return Err(Error::unsupported("a tokio thread must not wait for a server")
@@ -111,10 +111,11 @@ pub(super) fn client(address: &Address) -> Result<Client> {
     })?
 }
 
-/// Sets options for all URLs of the bucket, container or host that `url` names, in this process. They take precedence
-/// over the environment. Names are those of the cloud providers (`access_key_id`, `secret_access_key`, `endpoint`,
-/// `region`, `account_name`, `allow_http`, …), in lower case, with or without the provider's prefix. For S3, fsspec's
-/// `key`, `secret`, `token` and `anon` also work.
+/// Sets options for all URLs of the bucket, container or host that `url` names, in this process.
+/// They take precedence over the environment. Names are those of the cloud providers
+/// (`access_key_id`, `secret_access_key`, `endpoint`, `region`, `account_name`, `allow_http`, …),
+/// in lower case, with or without the provider's prefix. For S3, fsspec's `key`, `secret`, `token`
+/// and `anon` also work.
 ///
 /// # Errors
 /// If `url` is not a URL, an option is unknown, or a value is invalid.

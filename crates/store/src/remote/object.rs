@@ -32,8 +32,8 @@ impl Version {
         Self { len: meta.size, tag: meta.e_tag.clone(), modified }
     }
 
-    /// Whether it is the same object. Times are compared only if a server gives no tags, because two machines of the
-    /// server may report different times.
+    /// Whether it is the same object. Times are compared only if a server gives no tags, because
+    /// two machines of the server may report different times.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.len == other.len
             && match (&self.tag, &other.tag) {
@@ -71,8 +71,8 @@ impl Object {
         meta.map(|meta| Version::of(&meta)).map_err(|error| Failure::from_library(&error))
     }
 
-    /// The current version and up to `len` of the last bytes, from one request if the server supports it. Otherwise,
-    /// the bytes are empty.
+    /// The current version and up to `len` of the last bytes, from one request if the server
+    /// supports it. Otherwise, the bytes are empty.
     pub(crate) async fn tail(&self, len: u64) -> Result<(Version, Vec<u8>), Failure> {
         // Azure does not support ranges from the end, an empty object has none, and some servers send other ranges.
         let options = GetOptions { range: Some(GetRange::Suffix(len)), ..GetOptions::default() };

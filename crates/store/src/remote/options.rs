@@ -1,7 +1,8 @@
-//! Credentials, endpoints and similar options that a user gives for a URL (`storage_options`), in addition to those of
-//! the environment.
+//! Credentials, endpoints and similar options that a user gives for a URL (`storage_options`), in
+//! addition to those of the environment.
 //!
-//! They are stored separately from the datasets, so that no dataset, report or error can reveal them.
+//! They are stored separately from the datasets, so that no dataset, report or error can reveal
+//! them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,8 +20,8 @@ impl fmt::Debug for StorageOptions {
     }
 }
 
-/// Options by the URL of the bucket, container or host. Not behind a lock, because a forked child may find any lock
-/// taken for ever.
+/// Options by the URL of the bucket, container or host. Not behind a lock, because a forked child
+/// may find any lock taken for ever.
 static OPTIONS: LazyLock<ArcSwap<BTreeMap<String, Arc<StorageOptions>>>> =
     LazyLock::new(ArcSwap::default);
 
@@ -39,8 +40,8 @@ pub(super) fn store(base: String, options: StorageOptions) {
     });
 }
 
-/// A variable of the environment, without spaces and line feeds around it, which job scripts leave. One that is then empty
-/// counts as not set.
+/// A variable of the environment, without spaces and line feeds around it, which job scripts leave.
+/// One that is then empty counts as not set.
 pub(super) fn variable(name: &str) -> Option<String> {
     let value = std::env::var(name).ok()?.trim().to_owned();
     (!value.is_empty()).then_some(value)

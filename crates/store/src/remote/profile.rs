@@ -1,8 +1,9 @@
-//! The profile of the AWS tools: `~/.aws/credentials` and `~/.aws/config`, or the files named in the environment.
+//! The profile of the AWS tools: `~/.aws/credentials` and `~/.aws/config`, or the files named in
+//! the environment.
 //!
-//! Keys, region and endpoint come from the profile if the environment does not set them. Other features of profiles
-//! (roles, single sign-on, programs) are not supported: for these, `aws configure export-credentials --format env`
-//! gives the keys.
+//! Keys, region and endpoint come from the profile if the environment does not set them. Other
+//! features of profiles (roles, single sign-on, programs) are not supported: for these,
+//! `aws configure export-credentials --format env` gives the keys.
 
 use std::path::PathBuf;
 

@@ -30,8 +30,8 @@ pub(crate) fn span(url: &Path, span: Range<u64>, version: &Version) -> Result<Ve
     })
 }
 
-/// Passes a whole object to `take` in pieces of `piece_bytes` bytes, in order. Several pieces are fetched at the same
-/// time. `take` gets the offset of the piece and its bytes.
+/// Passes a whole object to `take` in pieces of `piece_bytes` bytes, in order. Several pieces are
+/// fetched at the same time. `take` gets the offset of the piece and its bytes.
 ///
 /// # Errors
 /// If it cannot be fetched, another object is there, or `take` fails.

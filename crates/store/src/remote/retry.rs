@@ -4,14 +4,17 @@ use std::time::{Duration, Instant};
 
 use super::failure::Failure;
 
-/// How long a server may be unreachable or answer with errors, in the middle of reading, before this is an error.
+/// How long a server may be unreachable or answer with errors, in the middle of reading, before
+/// this is an error.
 pub(super) const MAX_OUTAGE: Duration = Duration::from_secs(150);
-/// The first pause before a retry. Each pause is twice as long as the one before, up to the longest.
+/// The first pause before a retry. Each pause is twice as long as the one before, up to the
+/// longest.
 const PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
-/// Counts for how long something was tried. The client itself retries requests for a few seconds. This is for answers
-/// that break off, and for servers that are unavailable for longer in the middle of the work.
+/// Counts for how long something was tried. The client itself retries requests for a few seconds.
+/// This is for answers that break off, and for servers that are unavailable for longer in the
+/// middle of the work.
 #[derive(Debug)]
 pub(super) struct RetryClock {
     since: Instant,

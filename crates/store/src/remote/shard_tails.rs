@@ -1,9 +1,10 @@
 //! The ends of shards, fetched together with the metadata that describe the shards.
 //!
-//! An array's `zarr.json` says how many shards it has. Waiting for it before asking for the shards would cost a round trip
-//! more. So the number is guessed from what is known earlier: the names in `SHA256SUMS`, the numbers of samples in
-//! `samples.index`, and the size that shards usually have. What the guess misses is fetched later. An end of a shard that
-//! does not exist is not an error.
+//! An array's `zarr.json` says how many shards it has. Waiting for it before asking for the shards
+//! would cost a round trip more. So the number is guessed from what is known earlier: the names in
+//! `SHA256SUMS`, the numbers of samples in `samples.index`, and the size that shards usually have.
+//! Shards beyond the guess are fetched later. The end of a shard that does
+//! not exist is not an error.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,22 +19,24 @@ use hsipack_format::{CubeShape, Grid};
 
 use super::object::{Object, Version};
 
-/// Number of bytes at the end of an object that are fetched when it is opened. The shard's index is there, which is needed
-/// first and has 16 bytes per chunk.
+/// Number of bytes at the end of an object that are fetched when it is opened. The shard's index is
+/// there, which is needed first and has 16 bytes per chunk.
 pub(crate) const TAIL_BYTES: u64 = 32 << 10;
 /// Size in bytes of the values that hsipack stores, unless the user asks for others.
 const VALUE_BYTES: usize = 2;
-/// If more shards are guessed than this, none is fetched. Then the round trip that is saved does not matter.
+/// If more shards are guessed than this, none is fetched. Then the round trip that is saved does
+/// not matter.
 const MAX_SHARDS: u64 = 256;
 /// Number of parallel requests.
 const PARALLEL_REQUESTS: usize = 64;
 
-/// Versions and last bytes of shards, by URL, for a [`Store`](crate::stores::Store) that is about to open them.
+/// Versions and last bytes of shards, by URL, for a [`Store`](crate::stores::Store) that is about
+/// to open them.
 #[derive(Debug, Default)]
 pub struct ShardTails(pub(crate) HashMap<PathBuf, (Version, Vec<u8>)>);
 
-/// Fetches the ends of the shards that the dataset at `root` probably has. `listed` are the files in its `SHA256SUMS`,
-/// `index` is its `samples.index`.
+/// Fetches the ends of the shards that the dataset at `root` probably has. `listed` are the files
+/// in its `SHA256SUMS`, `index` is its `samples.index`.
 pub(super) async fn fetch(root: &Path, listed: &[String], index: Option<&[u8]>) -> ShardTails {
     let tails = guess(listed, index).into_iter().map(|shard| async move {
         let url = root.join(shard);

@@ -1,5 +1,5 @@
-//! Uploads a large object in parts, several at the same time, in bounded memory. The object exists only when its last
-//! request is answered.
+//! Uploads a large object in parts, several at the same time, in bounded memory. The object exists
+//! only when its last request is answered.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -19,16 +19,18 @@ use super::writing::to_write;
 use crate::memory;
 use crate::throttle::Wire;
 
-/// Size of a part in bytes. Some servers require the same size for all parts except the last, and at least 5 MiB.
+/// Size of a part in bytes. Some servers require the same size for all parts except the last, and
+/// at least 5 MiB.
 const PART: u64 = 8 << 20;
-/// Maximum number of parts. S3 allows slightly more; this leaves room because an object may become larger than
-/// announced.
+/// Maximum number of parts. S3 allows slightly more; this leaves room because an object may become
+/// larger than announced.
 const PARTS: u64 = 9_000;
 /// Number of parts that are sent at the same time.
 const PARALLEL_PARTS: usize = 4;
 /// How long to wait for a server to delete parts that are no longer needed.
 const FORGET: Duration = Duration::from_secs(5);
-/// Number of bytes at the end of an object that are compared if it is not known whether the object was completed.
+/// Number of bytes at the end of an object that are compared if it is not known whether the object
+/// was completed.
 const COMPARED_BYTES: usize = 64 << 10;
 
 /// An object being written.
@@ -163,7 +165,8 @@ impl Upload {
 }
 
 impl Drop for Upload {
-    /// Deletes the parts if the object was not completed: they would take up invisible space on the server.
+    /// Deletes the parts if the object was not completed: they would take up invisible space on the
+    /// server.
     fn drop(&mut self) {
         self.sent.iter().for_each(JoinHandle::abort);
         if let (Some(id), Some(store)) = (self.begun.take(), &self.object.client.parts) {

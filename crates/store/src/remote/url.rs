@@ -33,8 +33,8 @@ impl Scheme {
     }
 }
 
-/// Whether a path is a URL from which datasets can be read: `s3://`, `gs://`, `az://`, `hf://`, `http://`
-/// or `https://`.
+/// Whether a path is a URL from which datasets can be read: `s3://`, `gs://`, `az://`, `hf://`,
+/// `http://` or `https://`.
 pub fn is_url(path: &Path) -> bool {
     split(path).is_some()
 }
@@ -65,7 +65,8 @@ fn split(path: &Path) -> Option<(Scheme, &str)> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) scheme: Scheme,
-    /// Bucket, container, host with its port, or `datasets/OWNER/NAME[@REVISION]` of the Hugging Face Hub.
+    /// Bucket, container, host with its port, or `datasets/OWNER/NAME[@REVISION]` of the Hugging
+    /// Face Hub.
     pub(super) authority: String,
     pub(super) key: Key,
 }

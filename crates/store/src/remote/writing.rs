@@ -1,5 +1,5 @@
-//! Writes small objects, each in one request, so that a reader finds either the old or the new object. Lists and deletes
-//! objects.
+//! Writes small objects, each in one request, so that a reader finds either the old or the new
+//! object. Lists and deletes objects.
 
 use std::path::{Path, PathBuf};
 
@@ -30,9 +30,10 @@ pub(crate) fn put(url: &Path, content: &[u8]) -> Result<()> {
 
 /// Writes `content` to `url` unless an object exists there. Returns whether `content` is there now.
 ///
-/// If the answer is lost, the request is repeated, and the repeat may be refused because the first try succeeded. So
-/// after a refusal, the existing object is read and compared. `content` should be something that no other process writes
-/// (with a random number in it); otherwise success and conflict look the same.
+/// If the answer is lost, the request is repeated, and the repeat may be refused because the first
+/// try succeeded. So after a refusal, the existing object is read and compared. `content` should be
+/// something that no other process writes (with a random number in it); otherwise success and
+/// conflict look the same.
 ///
 /// # Errors
 /// If the server does not accept it.

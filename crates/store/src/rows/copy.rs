@@ -115,7 +115,8 @@ impl WindowCopy<'_> {
     }
 }
 
-/// Copies the first bytes of each pixel. The compiler knows their number, so this is a few instructions for each pixel.
+/// Copies the first bytes of each pixel. The compiler knows their number, so this is a few
+/// instructions for each pixel.
 fn copy_each<'a, const BYTES: usize>(pixels: impl Iterator<Item = (&'a [u8], &'a mut [u8])>) {
     pixels.for_each(|(from, to)| to[..BYTES].copy_from_slice(&from[..BYTES]));
 }

@@ -1,8 +1,9 @@
 //! Reading rows of a cube from its chunks.
 //!
-//! If a chunk consists of whole rows that are all wanted, with all bands, it is decoded directly into its place. Other chunks are
-//! decoded into working memory, from which the wanted rows, columns and bands are copied. Loaders, `validate`, `export` and
-//! previews all read rows this way. Each of them decides where the chunks come from ([`Chunks`]).
+//! If a chunk consists of whole rows that are all wanted, with all bands, it is decoded directly
+//! into its place. Other chunks are decoded into working memory, from which the wanted rows,
+//! columns and bands are copied. Loaders, `validate`, `export` and previews all read rows this way.
+//! Each of them decides where the chunks come from ([`Chunks`]).
 
 mod copy;
 
@@ -54,8 +55,8 @@ impl<'a> Values<'a> {
         Self { stored: bytes, converted: None }
     }
 
-    /// Values of `stored` bytes that become values of `delivered` bytes. [`take`] needs whole pixels of them: all bands, in one
-    /// chunk.
+    /// Values of `stored` bytes that become values of `delivered` bytes. [`take`] needs whole
+    /// pixels of them: all bands, in one chunk.
     pub fn converted(stored: usize, delivered: usize, convert: &'a Convert<'a>) -> Self {
         Self { stored, converted: Some((delivered, convert)) }
     }
@@ -89,13 +90,14 @@ pub struct Part<'a> {
     pub columns: Range<usize>,
     /// Bands in the wanted order; all bands if `None`.
     pub bands: Option<&'a [usize]>,
-    /// The bands that are used. Chunks without any of them are not read, and the values of their bands stay as they are in the
-    /// output.
+    /// The bands that are used. Chunks without any of them are not read, and the values of their
+    /// bands stay as they are in the output.
     pub needed: Option<&'a [usize]>,
 }
 
-/// Reads a part of a cube into `out`, which it fills with the bands that are used: (row, column, band). `decoded` is
-/// working memory for one chunk. It is allocated once and is aligned for every type of value.
+/// Reads a part of a cube into `out`, which it fills with the bands that are used: (row, column,
+/// band). `decoded` is working memory for one chunk. It is allocated once and is aligned for every
+/// type of value.
 ///
 /// # Errors
 /// The errors of `chunks`, and if the system refuses the working memory.
@@ -161,7 +163,8 @@ mod tests {
     use hsipack_format::{CubeShape, Tile};
     use proptest::prelude::*;
 
-    /// Chunks whose values encode their position in the cube. Chunks with odd numbers are in memory.
+    /// Chunks whose values encode their position in the cube. Chunks with odd numbers are in
+    /// memory.
     struct Numbered {
         grid: Grid,
         chunk: Vec<u8>,

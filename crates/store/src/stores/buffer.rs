@@ -36,8 +36,8 @@ impl ReadBuffer {
         self.capacity
     }
 
-    /// The first `len` bytes, which begin at a page boundary. If the buffer is smaller, it grows and
-    /// loses its content.
+    /// The first `len` bytes, which begin at a page boundary. If the buffer is smaller, it grows
+    /// and loses its content.
     ///
     /// # Errors
     /// If the system refuses the memory.

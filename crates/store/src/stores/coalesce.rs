@@ -1,5 +1,5 @@
-//! Decides which spans are read together: reading neighbours in one request costs less, even with a gap
-//! between them.
+//! Decides which spans are read together: reading neighbours in one request costs less, even with a
+//! gap between them.
 
 use std::ops::Range;
 
@@ -20,9 +20,9 @@ impl Run {
     }
 }
 
-/// Gathers `spans`, sorted by their starts, into runs: a span joins the previous run if at most `max_gap`
-/// unwanted bytes are between them and the run stays within `max_len` bytes. A span longer than `max_len`
-/// is a run of its own. Overlapping spans have no gap.
+/// Gathers `spans`, sorted by their starts, into runs: a span joins the previous run if at most
+/// `max_gap` unwanted bytes are between them and the run stays within `max_len` bytes. A span
+/// longer than `max_len` is a run of its own. Overlapping spans have no gap.
 pub fn coalesce(
     spans: &[Range<u64>],
     max_gap: u64,

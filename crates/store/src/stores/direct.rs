@@ -1,9 +1,9 @@
-//! Reads files without the page cache (O_DIRECT), for data much larger than RAM, for which the cache would be of
-//! no use.
+//! Reads files without the page cache (O_DIRECT), for data much larger than RAM, for which the
+//! cache would be of no use.
 //!
-//! The system does not read ahead for such files, so the store does. `prefetch` queues spans, and a few threads
-//! of the store read them into their own buffers. `with_bytes` takes spans that are ready, waits for spans that
-//! are being read, and reads all others itself.
+//! The system does not read ahead for such files, so the store does. `prefetch` queues spans, and a
+//! few threads of the store read them into their own buffers. `with_bytes` takes spans that are
+//! ready, waits for spans that are being read, and reads all others itself.
 //!
 //! # Invariants
 //!
@@ -15,12 +15,13 @@
 //! ```
 //!
 //! - Entries are sorted by (file, start) and unique, so a span is found by binary search.
-//! - The capacities of all existing buffers add up to `held`, which never exceeds the limit. A thread that gets
-//!   no buffer waits (back-pressure), and spans stay in the queue meanwhile.
-//! - A buffer is written only by the thread that holds its only `Arc`. Afterwards, entries and readers share it.
-//! - An entry that is never taken would hold its buffer for ever. So an entry is stale if more than 4 × N reads
-//!   were made since it became ready, where N is the number of entries. Stale entries are dropped when a buffer
-//!   is needed.
+//! - The capacities of all existing buffers add up to `held`, which never exceeds the limit. A
+//!   thread that gets no buffer waits (back-pressure), and spans stay in the queue meanwhile.
+//! - A buffer is written only by the thread that holds its only `Arc`. Afterwards, entries and
+//!   readers share it.
+//! - An entry that is never taken would hold its buffer for ever. So an entry is stale if more than
+//!   4 × N reads were made since it became ready, where N is the number of entries. Stale entries
+//!   are dropped when a buffer is needed.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -58,8 +59,8 @@ impl Default for DirectOptions {
 /// Maximum number of waiting spans; more `prefetch` calls are ignored.
 const QUEUE: usize = 4096;
 
-/// A store that reads with O_DIRECT. It holds a descriptor for each open file. Its threads end when it is
-/// dropped.
+/// A store that reads with O_DIRECT. It holds a descriptor for each open file. Its threads end when
+/// it is dropped.
 #[derive(Debug)]
 pub struct DirectStore {
     ahead: Arc<ReadAhead>,
@@ -68,8 +69,8 @@ pub struct DirectStore {
 }
 
 impl DirectStore {
-    /// Creates the store and starts its threads. If the system refuses some, it uses those that started; if it
-    /// has none, nothing is read ahead.
+    /// Creates the store and starts its threads. If the system refuses some, it uses those that
+    /// started; if it has none, nothing is read ahead.
     pub fn new(options: DirectOptions) -> Self {
         let ahead = Arc::new(ReadAhead::new(options.bytes));
         let threads = (0..options.threads).map_while(|thread| {
@@ -149,8 +150,8 @@ impl OpenFile {
     }
 }
 
-/// Number of bytes from the start of the first page of `span` to the end of `span`, and to the end of its last
-/// page.
+/// Number of bytes from the start of the first page of `span` to the end of `span`, and to the end
+/// of its last page.
 fn extent(span: &Range<u64>) -> (usize, usize) {
     let want = (span.end - span.start / PAGE as u64 * PAGE as u64) as usize;
     (want, want.next_multiple_of(PAGE))
@@ -263,7 +264,8 @@ impl ReadAhead {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a span to the queue, unless it is already in the table, is too large, or the queue is full.
+    /// Adds a span to the queue, unless it is already in the table, is too large, or the queue is
+    /// full.
     fn queue(&self, file: &Arc<OpenFile>, span: Range<u64>) {
         let mut table = self.lock();
         let full = table.entries.len() == QUEUE || table.queue.len() == QUEUE;
@@ -283,8 +285,8 @@ impl ReadAhead {
         self.work.notify_one();
     }
 
-    /// The bytes of a span that was read ahead. Waits if they are being read. `None` if the caller has to read
-    /// them.
+    /// The bytes of a span that was read ahead. Waits if they are being read. `None` if the caller
+    /// has to read them.
     fn take(&self, file: u64, span: &Range<u64>) -> Option<Taken> {
         let mut table = self.lock();
         table.reads += 1;
@@ -404,13 +406,15 @@ impl Drop for Unfinished<'_> {
 }
 
 impl ReadAheadState {
-    /// The position of the entry that starts at `start` of `file`, or the position where it would be inserted.
+    /// The position of the entry that starts at `start` of `file`, or the position where it would
+    /// be inserted.
     fn place(&self, file: u64, start: u64) -> std::result::Result<usize, usize> {
         self.entries
             .binary_search_by_key(&(file, start), |entry| (entry.file.number, entry.span.start))
     }
 
-    /// The entry that contains all of `span`: the last entry that does not start later, if it reaches far enough.
+    /// The entry that contains all of `span`: the last entry that does not start later, if it
+    /// reaches far enough.
     fn holding(&self, file: u64, span: &Range<u64>) -> Option<usize> {
         let at = match self.place(file, span.start) {
             Ok(at) => at,
@@ -435,7 +439,8 @@ impl ReadAheadState {
         }
     }
 
-    /// Assigns the oldest queued entry to the caller for reading, if there is one and a buffer is available.
+    /// Assigns the oldest queued entry to the caller for reading, if there is one and a buffer is
+    /// available.
     fn start(&mut self, limit: usize) -> Option<(Arc<OpenFile>, Range<u64>, Arc<ReadBuffer>)> {
         let at = loop {
             let (file, start) = *self.queue.front()?;
@@ -453,8 +458,9 @@ impl ReadAheadState {
         Some((file, span, buffer))
     }
 
-    /// A buffer for `len` bytes that nobody else holds: a free one that is large enough, otherwise a new one
-    /// within the limit. To make room for a new one, smaller buffers and stale entries are dropped.
+    /// A buffer for `len` bytes that nobody else holds: a free one that is large enough, otherwise
+    /// a new one within the limit. To make room for a new one, smaller buffers and stale entries
+    /// are dropped.
     fn buffer(&mut self, len: usize, limit: usize) -> Option<Arc<ReadBuffer>> {
         let fits = |buffer: &mut Arc<ReadBuffer>| {
             Arc::get_mut(buffer).is_some_and(|buffer| buffer.capacity() >= len)

@@ -1,9 +1,10 @@
 //! Maps files into memory: spans are views of the page cache, without a copy.
 //!
-//! The system's own read-ahead stays on, and so does its mapping of sixteen pages per page fault: with them,
-//! cached bytes are read faster than with pages populated in advance. Bytes that are not cached are read
-//! ahead by threads of the store (see `page_prefetch.rs`). Only these threads hold a few descriptors, so the number
-//! of files is limited only by the system's number of maps (`vm.max_map_count`, usually 65530).
+//! The system's own read-ahead stays on, and so does its mapping of sixteen pages per page fault:
+//! with them, cached bytes are read faster than with pages populated in advance. Bytes that are not
+//! cached are read ahead by threads of the store (see `page_prefetch.rs`). Only these threads hold
+//! a few descriptors, so the number of files is limited only by the system's number of maps
+//! (`vm.max_map_count`, usually 65530).
 
 use std::fs::File;
 use std::io;
@@ -53,8 +54,8 @@ impl FileMapper {
     }
 }
 
-/// Adds a remedy if there are too many maps or (`full`) too little address space for one more: to choose
-/// another store.
+/// Adds a remedy if there are too many maps or (`full`) too little address space for one more: to
+/// choose another store.
 fn explained(error: Error, full: bool) -> Error {
     let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
     if source.and_then(io::Error::raw_os_error) != Some(libc::ENOMEM) {

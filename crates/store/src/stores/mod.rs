@@ -1,8 +1,8 @@
 //! How stored bytes are read.
 //!
-//! A [`Store`] opens files. A [`StoredFile`] gives spans of their bytes, as a view if possible, otherwise in the caller's
-//! buffer. It also accepts hints about spans that will be needed soon. Reading allocates nothing once buffers have grown to
-//! the size of the spans.
+//! A [`Store`] opens files. A [`StoredFile`] gives spans of their bytes, as a view if possible,
+//! otherwise in the caller's buffer. It also accepts hints about spans that will be needed soon.
+//! Reading allocates nothing once buffers have grown to the size of the spans.
 //!
 //! | store | file | good for |
 //! |---|---|---|
@@ -12,8 +12,8 @@
 //! | [`RemoteStore`] | `remote/` | URLs: fetches prefetched spans with several requests at a time |
 //! | [`Limited`] | `throttled.rs` | any store, slowed down to the speed of another disk or server |
 //!
-//! `page_prefetch.rs` reads ahead into the page cache for the first two. `coalesce.rs` plans which spans are requested together.
-//! `contract.rs` tests the guarantees of all stores.
+//! `page_prefetch.rs` reads ahead into the page cache for the first two. `coalesce.rs` plans which
+//! spans are requested together. `contract.rs` tests the guarantees of all stores.
 //!
 //! ```
 //! use hsipack_store::stores::{ReadBuffer, StoreKind};
@@ -85,8 +85,8 @@ hsipack_format::option_names!(StoreKind, "store", {
 });
 
 impl StoreKind {
-    /// A store for files or objects at `path`: a store of this kind with its default options, or a [`RemoteStore`] if `path`
-    /// is a URL.
+    /// A store for files or objects at `path`: a store of this kind with its default options, or a
+    /// [`RemoteStore`] if `path` is a URL.
     ///
     /// # Errors
     /// Those of [`behind`](Self::behind).

@@ -1,13 +1,15 @@
 //! Reads ahead into the page cache, with threads that read files from front to back.
 //!
-//! Advice (`MADV_WILLNEED`, `POSIX_FADV_WILLNEED`) fills the cache page by page. On a disk with a sequential read
-//! rate of 1620 MB/s, it reached 810–920 MB/s and took three times the processor time. The system's own read-ahead
-//! begins when a program reads sequentially, and works in large folios and far ahead. So threads read the files
-//! sequentially: the bytes they read are discarded, but the pages stay in the cache. Bytes that are already cached
-//! are not read again. There are a few threads, so that the disk has work while one thread waits for a processor.
+//! Advice (`MADV_WILLNEED`, `POSIX_FADV_WILLNEED`) fills the cache page by page. On a disk with a
+//! sequential read rate of 1620 MB/s, it reached 810–920 MB/s and took three times the processor
+//! time. The system's own read-ahead begins when a program reads sequentially, and works in large
+//! folios and far ahead. So threads read the files sequentially: the bytes they read are discarded,
+//! but the pages stay in the cache. Bytes that are already cached are not read again. There are a
+//! few threads, so that the disk has work while one thread waits for a processor.
 //!
-//! A reader that needs bytes that were requested waits until a thread has read them ([`PagePrefetcher::wait_for`]). Page
-//! faults in between would send requests of their own, and interrupt the sequential read that makes the disk fast.
+//! A reader that needs bytes that were requested waits until a thread has read them
+//! ([`PagePrefetcher::wait_for`]). Page faults in between would send requests of their own, and
+//! interrupt the sequential read that makes the disk fast.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -21,8 +23,8 @@ use std::thread::JoinHandle;
 
 use super::buffer::PAGE;
 
-/// Reads spans into the page cache, in the order in which they were requested. The threads start with the first
-/// span, and end when the `PagePrefetcher` is dropped.
+/// Reads spans into the page cache, in the order in which they were requested. The threads start
+/// with the first span, and end when the `PagePrefetcher` is dropped.
 #[derive(Debug, Default)]
 pub(super) struct PagePrefetcher {
     shared: Arc<Shared>,
@@ -35,7 +37,8 @@ struct Shared {
     more: Condvar,
     /// Signals that a thread has made progress.
     progress: Condvar,
-    /// Number of spans requested and not yet read. While it is 0, readers need not look into the queue.
+    /// Number of spans requested and not yet read. While it is 0, readers need not look into the
+    /// queue.
     pending: AtomicUsize,
 }
 
@@ -58,7 +61,8 @@ const PIECE: u64 = 1 << 20;
 const SEQUENCE: u64 = 16 << 20;
 /// Number of files that a thread keeps open.
 const OPEN_FILES: usize = 8;
-/// Maximum number of spans in the queue. Beyond that, the oldest are dropped: their readers read them themselves.
+/// Maximum number of spans in the queue. Beyond that, the oldest are dropped: their readers read
+/// them themselves.
 const SPANS: usize = 1024;
 
 impl PagePrefetcher {
@@ -126,8 +130,8 @@ impl Drop for PagePrefetcher {
 }
 
 impl Queue {
-    /// The oldest span, joined with spans that directly follow it: the longer a sequential read is, the further
-    /// the system reads ahead.
+    /// The oldest span, joined with spans that directly follow it: the longer a sequential read is,
+    /// the further the system reads ahead.
     fn pop(&mut self) -> Option<(Arc<Path>, Range<u64>)> {
         let (path, mut span) = self.spans.pop_front()?;
         while let Some((next, more)) = self.spans.front()
@@ -184,7 +188,8 @@ impl Shared {
         }
     }
 
-    /// Records how far a thread has read its span (`None`: to its end). Returns `false` if the thread has to end.
+    /// Records how far a thread has read its span (`None`: to its end). Returns `false` if the
+    /// thread has to end.
     fn note(&self, thread: usize, read: Option<u64>) -> bool {
         let mut queue = self.lock();
         match (&mut queue.current[thread], read) {
@@ -213,8 +218,8 @@ impl Shared {
     }
 }
 
-/// Where the bytes go: the null device, to which the system passes pages without copying them, or a buffer if that
-/// does not work.
+/// Where the bytes go: the null device, to which the system passes pages without copying them, or a
+/// buffer if that does not work.
 struct Sink {
     null: Option<File>,
     buffer: Vec<u8>,
@@ -238,8 +243,8 @@ impl Sink {
     }
 }
 
-/// Sends a span of one file to another; `false` if the system does not support that for these files. If the file
-/// has become shorter, this ends early, and the file's readers get the error.
+/// Sends a span of one file to another; `false` if the system does not support that for these
+/// files. If the file has become shorter, this ends early, and the file's readers get the error.
 fn hand_over(file: &File, to: &File, span: Range<u64>) -> bool {
     let mut at = span.start as libc::off_t;
     while (at as u64) < span.end {
@@ -255,8 +260,8 @@ fn hand_over(file: &File, to: &File, span: Range<u64>) -> bool {
     true
 }
 
-/// Asks the scheduler for short time slices that begin soon. The thread does little, but while it waits for a
-/// processor that decoding threads use, the disk is idle.
+/// Asks the scheduler for short time slices that begin soon. The thread does little, but while it
+/// waits for a processor that decoding threads use, the disk is idle.
 fn be_prompt() {
     /// The kernel's `struct sched_attr`, first version.
     #[repr(C)]
@@ -291,8 +296,8 @@ fn file_of<'a>(open: &'a mut VecDeque<(Arc<Path>, File)>, path: &Arc<Path>) -> O
     open.front().map(|(_, file)| file)
 }
 
-/// Whether the span is in the page cache. `false` if the system does not report it (before Linux 6.5, or for files
-/// of other users); then the span is read again.
+/// Whether the span is in the page cache. `false` if the system does not report it (before Linux
+/// 6.5, or for files of other users); then the span is read again.
 fn is_cached(file: &File, span: Range<u64>) -> bool {
     /// The kernel's `struct cachestat_range` and `struct cachestat`.
     #[repr(C)]

@@ -1,5 +1,5 @@
-//! Reads files with `pread` into the caller's buffer: one request per span, as large as the span. This
-//! suits network disks.
+//! Reads files with `pread` into the caller's buffer: one request per span, as large as the span.
+//! This suits network disks.
 
 use std::fs::File;
 use std::ops::Range;

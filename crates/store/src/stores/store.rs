@@ -18,19 +18,20 @@ pub trait Store: Debug + Send + Sync {
     /// If it cannot be opened; the error names the file.
     fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>>;
 
-    /// Keeps fetched data of a dataset in a local cache, for files opened from now on. A store of local files keeps nothing.
+    /// Keeps fetched data of a dataset in a local cache, for files opened from now on. A store of
+    /// local files keeps nothing.
     fn keep_in(&self, cache: &Arc<CachedDataset>) {
         let _ = cache;
     }
 
-    /// Passes the ends of shards that are about to be opened, so that opening them needs no request. They replace earlier ones.
-    /// A store of local files ignores them.
+    /// Passes the ends of shards that are about to be opened, so that opening them needs no
+    /// request. They replace earlier ones. A store of local files ignores them.
     fn expect(&self, tails: ShardTails) {
         let _ = tails;
     }
 
-    /// Call this when all spans that a batch needs were requested with [`StoredFile::prefetch`]. A store of local files ignores
-    /// it.
+    /// Call this when all spans that a batch needs were requested with [`StoredFile::prefetch`]. A
+    /// store of local files ignores it.
     fn batch_requested(&self) {}
 
     /// Requests and bytes so far; `None` if the store does not use a server.

@@ -26,13 +26,14 @@ pub trait StoredFile: Debug + Send + Sync {
         self.len() == 0
     }
 
-    /// Calls `take` with the bytes of `span`: a view of the file, or bytes that were read into `buffer`, which is working
-    /// memory for reuse in the next call. `take` is called once. If a file of the local cache changed meanwhile, it is
-    /// called again with the bytes fetched from the server.
+    /// Calls `take` with the bytes of `span`: a view of the file, or bytes that were read into
+    /// `buffer`, which is working memory for reuse in the next call. `take` is called once. If a
+    /// file of the local cache changed meanwhile, it is called again with the bytes fetched from
+    /// the server.
     ///
     /// # Errors
-    /// If the span lies outside the file, the file cannot be read or has become shorter, or `take` fails.
-    /// After an error, discard any result of `take`.
+    /// If the span lies outside the file, the file cannot be read or has become shorter, or `take`
+    /// fails. After an error, discard any result of `take`.
     fn with_bytes(
         &self,
         span: Range<u64>,
@@ -60,20 +61,24 @@ pub trait StoredFile: Debug + Send + Sync {
         Near { gap: 64 << 10, run: 8 << 20 }
     }
 
-    /// Sets the positions of the file's chunks, `per_sample` for each cube. Call it before any chunk is requested.
+    /// Sets the positions of the file's chunks, `per_sample` for each cube. Call it before any
+    /// chunk is requested.
     fn divide(&self, chunks: &[Option<Range<u64>>], per_sample: usize) {
         let _ = (chunks, per_sample);
     }
 
-    /// The file's number in the local cache, if it is cached ([`UsePlan`](crate::local_cache::UsePlan)).
+    /// The file's number in the local cache, if it is cached
+    /// ([`UsePlan`](crate::local_cache::UsePlan)).
     fn cached_as(&self) -> Option<u32> {
         None
     }
 
-    /// Releases the file's pages in the system's cache, so that the system can drop them on request.
+    /// Releases the file's pages in the system's cache, so that the system can drop them on
+    /// request.
     fn release(&self) {}
 
-    /// The map of the whole file, if its bytes are read from one. It keeps the bytes mapped even if the file is closed.
+    /// The map of the whole file, if its bytes are read from one. It keeps the bytes mapped even if
+    /// the file is closed.
     fn mapping(&self) -> Option<&Arc<Mapping>> {
         None
     }
@@ -111,7 +116,8 @@ pub(super) fn check_room(path: &Path, len: usize, out: &[u8]) -> Result<()> {
         .with_remedy("give room for the whole span"))
 }
 
-/// The part of the span that lies within a file of `len` bytes; `None` if there is nothing to read ahead.
+/// The part of the span that lies within a file of `len` bytes; `None` if there is nothing to read
+/// ahead.
 pub(super) fn readable(span: &Range<u64>, len: u64) -> Option<Range<u64>> {
     let end = span.end.min(len);
     (span.start < end).then_some(span.start..end)
@@ -132,7 +138,8 @@ pub(super) fn cannot_read(path: &Path, error: io::Error) -> Error {
     error
 }
 
-/// Opens a regular file with additional system flags, for a store that keeps its descriptor. Also returns its length.
+/// Opens a regular file with additional system flags, for a store that keeps its descriptor. Also
+/// returns its length.
 pub(super) fn open_descriptor(path: &Path, flags: i32) -> Result<(File, u64)> {
     raise_descriptor_limit();
     bounded_read::open_with(path, OpenOptions::new().read(true), flags).map_err(explained)
@@ -152,8 +159,9 @@ fn explained(error: Error) -> Error {
     error
 }
 
-/// Raises this process's limit of open files as far as allowed, once, and returns the limit. A dataset may have thousands of
-/// shards, and the usual limit of 1024 exists only for programs that use `select`.
+/// Raises this process's limit of open files as far as allowed, once, and returns the limit. A
+/// dataset may have thousands of shards, and the usual limit of 1024 exists only for programs that
+/// use `select`.
 pub(crate) fn raise_descriptor_limit() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! Makes any store behave as if its disk or server were slower: one rate for all files and threads together, and a delay
-//! before every read.
+//! Makes any store behave as if its disk or server were slower: one rate for all files and threads
+//! together, and a delay before every read.
 
 use std::ops::Range;
 use std::path::Path;
@@ -29,8 +29,8 @@ impl Limited {
         Self { store, limit: Arc::new(Limit::new(link, burst)) }
     }
 
-    /// `store` behind a link with the read-ahead of a disk: 50 ms of reading, at most 64 MiB. This is too little to
-    /// influence a measurement.
+    /// `store` behind a link with the read-ahead of a disk: 50 ms of reading, at most 64 MiB. This
+    /// is too little to influence a measurement.
     ///
     /// # Panics
     /// If its rate is 0.

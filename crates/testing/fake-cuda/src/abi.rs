@@ -110,8 +110,8 @@ pub enum Tag {
     Stream = 0x5,
 }
 
-/// The part of a handle that distinguishes it from an address: no address begins with it, so a handle cannot be
-/// dereferenced.
+/// The part of a handle that distinguishes it from an address: no address begins with it, so a
+/// handle cannot be dereferenced.
 const NO_ADDRESS: usize = 0x0FAC << 48;
 
 /// The handle of the `number`th object of a kind. Handles are never reused.
@@ -199,7 +199,8 @@ impl Arguments {
     }
 }
 
-/// Flag of a stream that does not wait for the default stream, and for which the default stream does not wait.
+/// Flag of a stream that does not wait for the default stream, and for which the default stream
+/// does not wait.
 pub const STREAM_NON_BLOCKING: c_uint = 1;
 /// Flag of an event between which and others no time can be measured.
 pub const EVENT_DISABLE_TIMING: c_uint = 2;

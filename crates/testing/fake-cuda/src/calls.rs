@@ -22,8 +22,8 @@ pub enum How {
 }
 
 impl Order {
-    /// Parses `function:nth:result`, where the function is one of `functions`, and the result is a name from `cuda.h`, or
-    /// `lost`.
+    /// Parses `function:nth:result`, where the function is one of `functions`, and the result is a
+    /// name from `cuda.h`, or `lost`.
     pub fn parse(text: &str, functions: &[&str]) -> Result<Self, String> {
         let [function, nth, how] = text.split(':').collect::<Vec<_>>()[..] else {
             return Err(format!("'{text}' is not function:nth:result"));

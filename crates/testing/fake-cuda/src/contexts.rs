@@ -107,7 +107,8 @@ impl Contexts {
         context < self.all.len()
     }
 
-    /// Releases the primary context of a device once. After the last release, the context is not alive.
+    /// Releases the primary context of a device once. After the last release, the context is not
+    /// alive.
     pub fn release(&mut self, device: usize) {
         let state = &mut self.devices[device];
         state.retained -= 1;

@@ -1,6 +1,6 @@
-//! Functions for tests, in addition to the driver's. All names begin with `fake_cuda_`. They can be called from any
-//! thread, with or without a current context. They order nothing: the host does not count as having seen their work
-//! done.
+//! Functions for tests, in addition to the driver's. All names begin with `fake_cuda_`. They can be
+//! called from any thread, with or without a current context. They order nothing: the host does not
+//! count as having seen their work done.
 
 use std::ffi::{c_char, c_uint};
 
@@ -21,8 +21,8 @@ extern "C" fn fake_cuda_faults() -> usize {
     WORLD.lock("fake_cuda_faults").faults.count()
 }
 
-/// Writes the text of a fault, counted from 0, as far as it fits into `room` characters, and returns its length; 0 if
-/// there is no such fault.
+/// Writes the text of a fault, counted from 0, as far as it fits into `room` characters, and
+/// returns its length; 0 if there is no such fault.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_fault(index: usize, text: Out<c_char>, room: usize) -> usize {
     let state = WORLD.lock("fake_cuda_fault");
@@ -37,14 +37,15 @@ extern "C" fn fake_cuda_calls(function: TextIn) -> u64 {
     WORLD.lock("fake_cuda_calls").calls.made(&function.text())
 }
 
-/// Nanoseconds of processor time that the program's threads spent in calls of the driver, without waiting.
+/// Nanoseconds of processor time that the program's threads spent in calls of the driver, without
+/// waiting.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_nanoseconds() -> u64 {
     nanoseconds_in_calls()
 }
 
-/// Queues a consumer's work on a stream: it reads device memory and compares it with `want`, which is copied. `what` is
-/// its name in a fault.
+/// Queues a consumer's work on a stream: it reads device memory and compares it with `want`, which
+/// is copied. `what` is its name in a fault.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_read(
     stream: CUstream,
@@ -103,7 +104,8 @@ extern "C" fn fake_cuda_fail(function: TextIn, nth: u64, result: c_uint) -> CUre
     })
 }
 
-/// Loses the device: from now on every call that works with it fails, and no queued work is done any more.
+/// Loses the device: from now on every call that works with it fails, and no queued work is done
+/// any more.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_lose() {
     WORLD.control("fake_cuda_lose", |state| {

@@ -1,4 +1,5 @@
-//! The driver's functions, under the names that its library exports, and the global state that they work on.
+//! The driver's functions, under the names that its library exports, and the global state that they
+//! work on.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::LazyLock;
@@ -32,7 +33,8 @@ extern "C" fn run() {
     WORLD.run();
 }
 
-/// Defines one function per line. The word before `fn` is the entry point of `World` through which its calls pass.
+/// Defines one function per line. The word before `fn` is the entry point of `World` through which
+/// its calls pass.
 macro_rules! driver {
     ($($door:ident fn $name:ident($($argument:ident: $type:ty),*) $call:expr;)*) => {
         /// The names of all functions.

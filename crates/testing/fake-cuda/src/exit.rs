@@ -23,7 +23,8 @@ pub fn prepare(end: fn() -> usize) {
     assert_eq!(failed, 0, "no room for one more handler of exit");
 }
 
-/// Whether this process was forked from one that has used the device. Then its call of `name` is a fault.
+/// Whether this process was forked from one that has used the device. Then its call of `name` is a
+/// fault.
 pub fn is_forked(name: &'static str) -> bool {
     if !in_forked() {
         return false;

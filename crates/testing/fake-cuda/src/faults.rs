@@ -1,5 +1,5 @@
-//! Faults: misuse that a real device would punish, or that would give wrong data. Each one is written to the report at
-//! once, so that the report is complete even if the process crashes.
+//! Faults: misuse that a real device would punish, or that would give wrong data. Each one is
+//! written to the report at once, so that the report is complete even if the process crashes.
 
 use std::fmt::{self, Display};
 use std::fs::{File, OpenOptions};

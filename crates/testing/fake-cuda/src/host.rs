@@ -26,8 +26,8 @@ pub struct Registration {
     pub flags: u32,
     /// Whether it is registered for all contexts.
     pub portable: bool,
-    /// The bytes of memory that is registered as read-only. The device pins its pages, so a file that becomes shorter changes
-    /// nothing there.
+    /// The bytes of memory that is registered as read-only. The device pins its pages, so a file
+    /// that becomes shorter changes nothing there.
     pub pinned: Option<Vec<u8>>,
 }
 
@@ -71,7 +71,8 @@ impl Stretch {
         unsafe { libc::mincore(first as *mut _, bytes, pages.as_mut_ptr()) == 0 }
     }
 
-    /// The access rights of the maps that it lies in, as of `/proc/self/maps`: `r--s`. `None` if a part is not mapped.
+    /// The access rights of the maps that it lies in, as of `/proc/self/maps`: `r--s`. `None` if a
+    /// part is not mapped.
     pub fn rights(&self) -> Option<Vec<String>> {
         let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
         let (mut at, mut rights) = (self.start, Vec::new());
@@ -90,7 +91,8 @@ impl Stretch {
         None
     }
 
-    /// Whether the system can read all of its pages, without reading them here: it does not raise a signal.
+    /// Whether the system can read all of its pages, without reading them here: it does not raise a
+    /// signal.
     pub fn is_readable(&self) -> bool {
         // SAFETY: only asks for a number.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
@@ -206,14 +208,15 @@ impl HostMemory {
         before - self.uses.len()
     }
 
-    /// The memory that a copy uses, and the hash of the bytes it should read. `None` if the copy was forgotten.
+    /// The memory that a copy uses, and the hash of the bytes it should read. `None` if the copy
+    /// was forgotten.
     pub fn used_by(&self, stamp: Stamp) -> Option<(Stretch, Option<u64>)> {
         let access = self.uses.iter().find(|access| access.stamp == stamp)?;
         Some((access.memory, access.hash))
     }
 
-    /// Removes the copies that the host has seen done. Returns the memory of those whose memory was written since they
-    /// were queued.
+    /// Removes the copies that the host has seen done. Returns the memory of those whose memory was
+    /// written since they were queued.
     pub fn settle(&mut self, clock: &Clock) -> Vec<Stretch> {
         let done: Vec<Use> =
             self.uses.extract_if(.., |access| clock.covers(access.stamp)).collect();

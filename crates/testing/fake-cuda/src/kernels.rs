@@ -1,5 +1,6 @@
-//! The kernels that can be launched: their source is compiled as C++, in which a loop in random order takes the place of a
-//! device's threads. They are `decode_frames` of `decode.cu` and `gather_windows` of `gather.cu`.
+//! The kernels that can be launched: their source is compiled as C++, in which a loop in random
+//! order takes the place of a device's threads. They are `decode_frames` of `decode.cu` and
+//! `gather_windows` of `gather.cu`.
 
 use std::ffi::c_uint;
 
@@ -116,7 +117,8 @@ pub enum Launch {
     Gather(GatherLaunch),
 }
 
-/// A launch of `gather_windows`, and the memory from each of its addresses to the end of the allocation.
+/// A launch of `gather_windows`, and the memory from each of its addresses to the end of the
+/// allocation.
 pub struct GatherLaunch {
     pub gather: Gather,
     pub windows: DeviceRange,
@@ -125,7 +127,8 @@ pub struct GatherLaunch {
     pub batch: DeviceRange,
 }
 
-/// A launch of `decode_frames`, and the memory from each of its addresses to the end of the allocation.
+/// A launch of `decode_frames`, and the memory from each of its addresses to the end of the
+/// allocation.
 pub struct DecodeLaunch {
     pub decode: Decode,
     pub chunks: DeviceRange,
@@ -165,7 +168,8 @@ unsafe impl Row for Window {}
 unsafe impl Row for u32 {}
 
 impl Window {
-    /// The end of the cube, and that of the window in the batch, if the kernel stays within them; `None` otherwise.
+    /// The end of the cube, and that of the window in the batch, if the kernel stays within them;
+    /// `None` otherwise.
     pub fn ends(&self, bands: &[u32]) -> Option<[u64; 2]> {
         let pixels = |rows: u32, columns: u32| u64::from(rows) * u64::from(columns);
         let elements = self.pixel.checked_div(self.element).filter(|_| self.element <= 8)?;
@@ -184,7 +188,8 @@ impl Window {
 }
 
 impl Chunk {
-    /// The first byte of the batch that is not written to any more; `None` if there is no such number.
+    /// The first byte of the batch that is not written to any more; `None` if there is no such
+    /// number.
     pub fn end(&self) -> Option<u64> {
         let rows = u64::from(self.rows).saturating_sub(1).checked_mul(self.pitch)?;
         let last = self.width.checked_div(self.pixel)?.saturating_sub(1);

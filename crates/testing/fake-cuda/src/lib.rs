@@ -1,13 +1,15 @@
-//! A stand-in for `libcuda.so.1`, the library of the NVIDIA driver, for tests on machines without a GPU.
+//! A stand-in for `libcuda.so.1`, the library of the NVIDIA driver, for tests on machines without a
+//! GPU.
 //!
-//! A program that finds this library under the driver's name runs its real CUDA code: bindings, contexts, page-locking,
-//! streams, events. Device memory is host memory that only this library can access: a program that reads it through its
-//! device address crashes, as with a real device. The work of each stream is done late, on a thread of the library, in
-//! any order that events allow.
+//! A program that finds this library under the driver's name runs its real CUDA code: bindings,
+//! contexts, page-locking, streams, events. Device memory is host memory that only this library can
+//! access: a program that reads it through its device address crashes, as with a real device. The
+//! work of each stream is done late, on a thread of the library, in any order that events allow.
 //!
-//! A real device punishes misuse rarely and late, with wrong data. The stand-in knows the order of all operations, and
-//! reports every misuse as a *fault* when the call is made, whatever the timing. Faults are written to a report. At the
-//! exit of the process, everything that was not given back is a fault as well.
+//! A real device punishes misuse rarely and late, with wrong data. The stand-in knows the order of
+//! all operations, and reports every misuse as a *fault* when the call is made, whatever the
+//! timing. Faults are written to a report. At the exit of the process, everything that was not
+//! given back is a fault as well.
 //!
 //! | file | part |
 //! |---|---|

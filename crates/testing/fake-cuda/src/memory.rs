@@ -1,7 +1,8 @@
 //! The device's memory, and the last operations on it.
 //!
-//! The address of an allocation cannot be read or written, and is never reused. So a program that accesses device
-//! memory crashes, and a late use is never mistaken for a use of other memory. The contents are stored elsewhere.
+//! The address of an allocation cannot be read or written, and is never reused. So a program that
+//! accesses device memory crashes, and a late use is never mistaken for a use of other memory. The
+//! contents are stored elsewhere.
 
 use std::collections::BTreeMap;
 use std::ptr;
@@ -82,7 +83,8 @@ impl DeviceMemory {
         }
     }
 
-    /// The place of an address, if this many bytes from there on are in one allocation that is not freed.
+    /// The place of an address, if this many bytes from there on are in one allocation that is not
+    /// freed.
     pub fn find(&self, address: CUdeviceptr, bytes: usize) -> Result<DeviceRange, (Kind, String)> {
         let outside = || {
             let what = format!("{bytes} bytes at {address:#x} are not of one allocation");
@@ -142,8 +144,8 @@ impl DeviceMemory {
         allocation.accesses.iter().map(|access| access.what.clone()).collect()
     }
 
-    /// Records that the operation `by` reads or writes memory. Returns the earlier operations with which it conflicts:
-    /// at least one of the two writes, and nothing orders them.
+    /// Records that the operation `by` reads or writes memory. Returns the earlier operations with
+    /// which it conflicts: at least one of the two writes, and nothing orders them.
     pub fn access(
         &mut self,
         range: DeviceRange,

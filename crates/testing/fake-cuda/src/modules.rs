@@ -3,8 +3,8 @@
 use crate::abi::{CUmodule, Tag, handle};
 use crate::kernels::Kernel;
 
-/// All modules ever loaded; a handle contains the module's index. The handle of a function contains that of its module,
-/// because no module has a second kernel that can be run here.
+/// All modules ever loaded; a handle contains the module's index. The handle of a function contains
+/// that of its module, because no module has a second kernel that can be run here.
 #[derive(Default)]
 pub struct Modules(pub Vec<Module>);
 

@@ -1,9 +1,9 @@
 //! The order of operations.
 //!
-//! CUDA decides the order of two operations when the later one is queued: by its stream, by the events its stream waits
-//! for, and by what the host has waited for. So the clock of an operation, which contains all operations that are done
-//! before it begins, is known at once. Two operations that no clock orders are a fault, in whatever order they happen
-//! to run.
+//! CUDA decides the order of two operations when the later one is queued: by its stream, by the
+//! events its stream waits for, and by what the host has waited for. So the clock of an operation,
+//! which contains all operations that are done before it begins, is known at once. Two operations
+//! that no clock orders are a fault, in whatever order they happen to run.
 
 /// An operation: number `count` on its stream, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,7 +27,8 @@ pub struct Settings {
     pub read_only: bool,
     /// `FAKE_CUDA_PROMPT`: whether calls and work have no delays, for measuring, 0 or 1; 0.
     pub prompt: bool,
-    /// `FAKE_CUDA_FAIL`: calls that fail, such as `cuMemAlloc_v2:3:CUDA_ERROR_OUT_OF_MEMORY,cuEventRecord:9:lost`.
+    /// `FAKE_CUDA_FAIL`: calls that fail, such as
+    /// `cuMemAlloc_v2:3:CUDA_ERROR_OUT_OF_MEMORY,cuEventRecord:9:lost`.
     pub fail: Vec<Order>,
 }
 

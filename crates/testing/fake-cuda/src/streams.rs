@@ -1,4 +1,5 @@
-//! Streams: queues of operations, each ordered after the previous one and after the points it waits for.
+//! Streams: queues of operations, each ordered after the previous one and after the points it waits
+//! for.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -7,8 +8,8 @@ use crate::abi::{Tag, handle};
 use crate::operation::{Operation, Work};
 use crate::order::{Clock, Point, Stamp};
 
-/// Kinds of streams. The first three kinds of a context wait for each other: the default stream waits for everything
-/// queued on the others, and they wait for everything queued on it.
+/// Kinds of streams. The first three kinds of a context wait for each other: the default stream
+/// waits for everything queued on the others, and they wait for everything queued on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamKind {
     /// The default stream.
@@ -110,7 +111,8 @@ impl Streams {
         Point { stamp: Stamp { stream, count }, clock: state.clock.clone() }
     }
 
-    /// Queues work after everything on its stream, everything that the host has seen done, and `after`.
+    /// Queues work after everything on its stream, everything that the host has seen done, and
+    /// `after`.
     pub fn queue(
         &mut self,
         stream: usize,
@@ -181,7 +183,8 @@ impl Streams {
         state.operations.pop_front()
     }
 
-    /// The context of a stream, and whether the stream was destroyed; `None` if there is no such stream.
+    /// The context of a stream, and whether the stream was destroyed; `None` if there is no such
+    /// stream.
     pub fn get(&self, stream: usize) -> Option<(usize, bool)> {
         self.0.get(stream).map(|stream| (stream.context, stream.destroyed))
     }

@@ -32,8 +32,8 @@ enum Door {
     Device,
     /// Also a current context, and a device that is not lost.
     Work,
-    /// The same, for a call that gives something back. It does so even if it fails: the driver's errors then come from
-    /// earlier work.
+    /// The same, for a call that gives something back. It does so even if it fails: the driver's
+    /// errors then come from earlier work.
     Back,
 }
 

@@ -1,4 +1,5 @@
-//! Directories of zip archives and headers of tar archives: whatever they say, members are files below the archive.
+//! Directories of zip archives and headers of tar archives: whatever they say, members are files
+//! below the archive.
 #![no_main]
 
 use hsipack_store::archive::{Kind, MOST_MEMBERS, list_bytes};

@@ -1,5 +1,5 @@
-//! Descriptions of products' cubes in other texts than XML: the grids of HDF-EOS, Wyvern's STAC items, the lists of
-//! AVIRIS, the ENVI header of DESIS.
+//! Descriptions of products' cubes in other texts than XML: the grids of HDF-EOS, Wyvern's STAC
+//! items, the lists of AVIRIS, the ENVI header of DESIS.
 #![no_main]
 
 use hsipack_source::products::{Grid, desis, parse_centres, parse_gain, wyvern};

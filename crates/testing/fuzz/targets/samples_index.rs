@@ -1,4 +1,5 @@
-//! `samples.index`: whatever lies there, nothing that is asked of it panics; an index of a text says what the text says.
+//! `samples.index`: whatever lies there, nothing that is asked of it panics; an index of a text
+//! says what the text says.
 #![no_main]
 
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Shapefiles: shapes, and the table of their attributes. The first two bytes say how long the shapes are.
+//! Shapefiles: shapes, and the table of their attributes. The first two bytes say how long the
+//! shapes are.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,8 +1,9 @@
-//! Checks the states of the ring and of the hand-over to devices under every interleaving of their threads, with the
-//! model checker `loom`. Tests only: `cargo test -p hsipack-models`.
+//! Checks the states of the ring and of the hand-over to devices under every interleaving of their
+//! threads, with the model checker `loom`. Tests only: `cargo test -p hsipack-models`.
 //!
-//! The two files of crates/read with these states are compiled here a second time, together with the file of their
-//! locks, which are loom's here. So crates/read needs no feature for it, and nothing else is built twice.
+//! The two files of crates/read with these states are compiled here a second time, together with
+//! the file of their locks, which are loom's here. So crates/read needs no feature for it, and
+//! nothing else is built twice.
 
 #![deny(missing_docs)]
 #![cfg(test)]

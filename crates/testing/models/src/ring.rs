@@ -1,7 +1,7 @@
 //! The ring: a feeder, workers, the consumer, and other holders of a batch.
 //!
-//! The memory of a slot is one `loom` cell per task. The model fails if a write is not ordered before the consumer's
-//! read, if two threads write at once, or if a thread waits forever.
+//! The memory of a slot is one `loom` cell per task. The model fails if a write is not ordered
+//! before the consumer's read, if two threads write at once, or if a thread waits forever.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -23,7 +23,8 @@ impl Ring {
         Arc::new(Self { slots: Slots::new(slots), memory: (0..slots).map(|_| cells()).collect() })
     }
 
-    /// Publishes batches, and then waits, until the ring is stopped or restarted; returns whether it was restarted.
+    /// Publishes batches, and then waits, until the ring is stopped or restarted; returns whether
+    /// it was restarted.
     fn feed(&self, batches: u64, generation: u64) -> bool {
         for batch in 0..batches {
             if let Err(restarted) = self.put(batch, generation) {
@@ -67,8 +68,8 @@ impl Ring {
     }
 }
 
-/// Checks every interleaving with at most `switches` preemptions. This is the usual limit, because checking all
-/// interleavings would take days.
+/// Checks every interleaving with at most `switches` preemptions. This is the usual limit, because
+/// checking all interleavings would take days.
 fn check(switches: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(switches);
@@ -104,7 +105,8 @@ fn two_workers(switches: usize, batches: u64) {
     });
 }
 
-/// The consumer's thread is also the feeder: with three threads, all places for two preemptions are checked in seconds.
+/// The consumer's thread is also the feeder: with three threads, all places for two preemptions are
+/// checked in seconds.
 #[test]
 fn two_workers_share_a_batch() {
     check(2, || {

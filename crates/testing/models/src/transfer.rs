@@ -1,7 +1,7 @@
 //! The hand-over: the transfer thread, the consumer, and other code that drops batches.
 //!
-//! The memory of a device slot is one `loom` cell. The model fails if a copy goes into a slot that is still being read,
-//! if a read is not ordered after the copy, or if a thread waits forever.
+//! The memory of a device slot is one `loom` cell. The model fails if a copy goes into a slot that
+//! is still being read, if a read is not ordered after the copy, or if a thread waits forever.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -25,7 +25,8 @@ impl Device {
         Arc::new(device)
     }
 
-    /// Copies `batches` batches per order, until it is stopped. If `fails`, an error comes before the first batch.
+    /// Copies `batches` batches per order, until it is stopped. If `fails`, an error comes before
+    /// the first batch.
     fn transfer(&self, batches: u64, mut fails: bool) {
         let (mut generation, mut next) = (0, 0);
         while next < batches {

@@ -1,4 +1,5 @@
-//! Batches as tensors of libtorch: their values are those of the arrays of `Host`, on the CPU with the same bits.
+//! Batches as tensors of libtorch: their values are those of the arrays of `Host`, on the CPU with
+//! the same bits.
 
 use hsipack_read::augment::Pipeline;
 use hsipack_read::{
@@ -44,8 +45,8 @@ fn held(tensor: &Tensor) -> Vec<f64> {
     Vec::try_from(on_cpu.contiguous().view([-1])).unwrap()
 }
 
-/// The greatest difference, as a share of the greatest number, or of 1 if all are smaller. It is infinite if only one of
-/// two values is a number.
+/// The greatest difference, as a share of the greatest number, or of 1 if all are smaller. It is
+/// infinite if only one of two values is a number.
 fn off(have: &[f64], want: &[f64]) -> f64 {
     let finite = want.iter().filter(|want| want.is_finite());
     let greatest = finite.fold(1.0f64, |greatest, want| greatest.max(want.abs()));
@@ -68,7 +69,8 @@ struct Bounds {
     augmented: f64,
 }
 
-/// Runs a loader of tensors beside a loader of arrays, and compares their values. Returns how far they were off.
+/// Runs a loader of tensors beside a loader of arrays, and compares their values. Returns how far
+/// they were off.
 fn side_by_side(device: &DeviceOptions, batches: usize, bounds: Bounds) -> Bounds {
     let (_folder, written) = made();
     let dataset = Dataset::open(&written.path).unwrap();

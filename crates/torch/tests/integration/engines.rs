@@ -17,7 +17,8 @@ use crate::contract::{all_ops, name, numbers, pipeline};
 const ROWS: usize = 12;
 const COLUMNS: usize = 12;
 const BANDS: usize = 6;
-/// Augmentations for which libtorch's operations draw other numbers than the host. Kernels draw the host's.
+/// Augmentations for which libtorch's operations draw other numbers than the host. Kernels draw the
+/// host's.
 const RANDOM: [&str; 2] = ["gaussian_noise", "elastic"];
 
 /// Random numbers in [-1, 2) with whole sixteenths, some of them NaN, times `scale`.
@@ -57,7 +58,8 @@ fn tolerance(element: ElementType, steps: usize) -> f64 {
     rounding * steps as f64
 }
 
-/// The number of values that are too far apart. Values next to gaps are compared only if nothing is interpolated.
+/// The number of values that are too far apart. Values next to gaps are compared only if nothing is
+/// interpolated.
 fn apart(have: &[f64], want: &[f64], tolerance: f64) -> usize {
     let greatest = want.iter().filter(|want| want.is_finite()).fold(1.0f64, |a, b| a.max(b.abs()));
     let differ = |(have, want): &(&f64, &f64)| {

@@ -1,6 +1,6 @@
-//! The kernels for GPUs, tested without a GPU: their source is compiled as C++ and run in loops, instead of libtorch's
-//! operations on the CPU. They must keep the contract of augmentations, too. `engines.rs` compares them with the host's
-//! loops.
+//! The kernels for GPUs, tested without a GPU: their source is compiled as C++ and run in loops,
+//! instead of libtorch's operations on the CPU. They must keep the contract of augmentations, too.
+//! `engines.rs` compares them with the host's loops.
 
 use std::ffi::{CString, c_void};
 use std::path::Path;

@@ -1,8 +1,9 @@
 //! Augmentations against the installed Kornia, with the same parameters.
 //!
-//! Random cases are drawn here and done by both engines, in float32 and float16: loops over the host's memory, and
-//! libtorch's operations, as on GPUs. `tests/kornia/replay.py` replays them in Kornia in float64, which is the reference,
-//! and in float32. `--nocapture` shows the greatest errors.
+//! Random cases are drawn here and done by both engines, in float32 and float16: loops over the
+//! host's memory, and libtorch's operations, as on GPUs. `tests/kornia/replay.py` replays them in
+//! Kornia in float64, which is the reference, and in float32. `--nocapture` shows the greatest
+//! errors.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -89,7 +90,8 @@ pub fn python() -> PathBuf {
     if venv.exists() { venv } else { PathBuf::from("python3") }
 }
 
-/// Whether Kornia is installed; prints a note if it is not. Does not import it, which would take seconds.
+/// Whether Kornia is installed; prints a note if it is not. Does not import it, which would take
+/// seconds.
 pub fn kornia_is_there() -> bool {
     let program = "import sys, importlib.util as found\n\
                    names = 'kornia', 'torch', 'safetensors'\n\
@@ -274,7 +276,8 @@ const TINY: [&str; 8] = [
     "resized_crop",
 ];
 
-/// Rows, columns and bands: odd and even, square and not, few bands and many. All are small, to allow many cases.
+/// Rows, columns and bands: odd and even, square and not, few bands and many. All are small, to
+/// allow many cases.
 fn frame(name: &str, dice: &mut Dice) -> Frame {
     let bands = dice.one_of(&[1, 2, 3, 4, 7, 8, 9, 16, 31, 100, 224]);
     let most = if bands > 50 { 16 } else { 41 };
@@ -857,8 +860,8 @@ fn normalised(frame: Frame, align_corners: bool) -> Tensor {
     Tensor::from_slice(&[a, 0.0, b, 0.0, c, d, 0.0, 0.0, 1.0]).view([3, 3])
 }
 
-/// One warp by affine matrices, in float64, as in Kornia with libtorch's own sampling. Kornia 0.8 always normalised as with
-/// `align_corners`.
+/// One warp by affine matrices, in float64, as in Kornia with libtorch's own sampling. Kornia 0.8
+/// always normalised as with `align_corners`.
 fn warped(
     image: &Tensor,
     matrices: &Tensor,

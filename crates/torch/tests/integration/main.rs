@@ -1,5 +1,5 @@
-//! Augmentations with the host's loops and with libtorch's operations, compared with Kornia and with each other; batches of
-//! `hsipack-read` as tensors.
+//! Augmentations with the host's loops and with libtorch's operations, compared with Kornia and
+//! with each other; batches of `hsipack-read` as tensors.
 
 mod batches;
 #[path = "../../../augment/tests/integration/contract/mod.rs"]

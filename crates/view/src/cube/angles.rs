@@ -1,11 +1,13 @@
-//! How similar the spectra of all pixels are to one spectrum: the angle between them, which does not depend on brightness.
+//! How similar the spectra of all pixels are to one spectrum: the angle between them, which does
+//! not depend on brightness.
 
 use hsipack_pack::preview::Sampling;
 
 use super::cache::CachedCube;
 
-/// Angles in radians between `reference` and the spectra of the pixels of `shown`. Only bands count in which `usable` is set
-/// and the reference is finite. The angle is NaN if a spectrum has a NaN in these bands, or only zeros.
+/// Angles in radians between `reference` and the spectra of the pixels of `shown`. Only bands count
+/// in which `usable` is set and the reference is finite. The angle is NaN if a spectrum has a NaN
+/// in these bands, or only zeros.
 pub fn to(held: &CachedCube, shown: &Sampling, reference: &[f64], usable: &[bool]) -> Vec<f32> {
     let bands: Vec<usize> =
         (0..reference.len()).filter(|band| usable[*band] && reference[*band].is_finite()).collect();

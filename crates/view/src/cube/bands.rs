@@ -13,8 +13,8 @@ use super::deadline::Deadline;
 /// Maximum number of bands in an answer.
 pub const MAX_BANDS: usize = 16;
 
-/// Values of `bands` at the pixels of `shown`, one band after the other; missing values are NaN. Uses `held` if it has all
-/// of these pixels.
+/// Values of `bands` at the pixels of `shown`, one band after the other; missing values are NaN.
+/// Uses `held` if it has all of these pixels.
 ///
 /// # Errors
 /// If the cube cannot be read, or reading takes too long.
@@ -55,7 +55,8 @@ fn take(held: &CachedCube, shown: &Sampling, bands: &[usize], values: &mut [f32]
     });
 }
 
-/// Passes the spectra of the pixels of `shown` to `each`, with their places. `held` has all of these pixels.
+/// Passes the spectra of the pixels of `shown` to `each`, with their places. `held` has all of
+/// these pixels.
 fn each_held(held: &CachedCube, shown: &Sampling, each: &mut impl FnMut(usize, &[f32])) {
     let mut at = 0;
     for row in &shown.rows {

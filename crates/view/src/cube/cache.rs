@@ -1,6 +1,7 @@
 //! The shown cube in memory, decoded, or as much of it as fits.
 //!
-//! Chunks of a packed cube hold all bands, so without this, every new band, spectrum or mask would decode the cube again.
+//! Chunks of a packed cube hold all bands, so without this, every new band, spectrum or mask would
+//! decode the cube again.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -98,8 +99,8 @@ fn read_part(cube: &Cube, sampling: &Sampling, rows: Range<usize>, part: &mut [f
 pub struct CubeCache(Mutex<Vec<(CubeKey, Arc<CachedCube>)>>);
 
 impl CubeCache {
-    /// The cube of this key, which is read unless it is held already. Other callers wait meanwhile, so that no two cubes are
-    /// read at once.
+    /// The cube of this key, which is read unless it is held already. Other callers wait meanwhile,
+    /// so that no two cubes are read at once.
     ///
     /// # Errors
     /// The errors of [`CachedCube::read`].

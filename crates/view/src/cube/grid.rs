@@ -38,8 +38,9 @@ pub fn is_whole(shape: CubeShape, held: &Sampling) -> bool {
     held.rows.len() == shape.rows && held.columns.len() == shape.columns
 }
 
-/// The pixels of an answer: at most `side` rows and columns of `window`, evenly spread. If the window is the whole cube, the
-/// cube is too large to be held as a whole, and its bands are not cheap to read, these are the pixels that are held.
+/// The pixels of an answer: at most `side` rows and columns of `window`, evenly spread. If the
+/// window is the whole cube, the cube is too large to be held as a whole, and its bands are not
+/// cheap to read, these are the pixels that are held.
 pub fn shown(cube: &Cube, window: &Window, side: usize) -> Sampling {
     let shape = cube.shape;
     if *window == Window::whole(shape) && !cube.has_cheap_bands() {
@@ -54,7 +55,8 @@ pub fn shown(cube: &Cube, window: &Window, side: usize) -> Sampling {
     sampling
 }
 
-/// For each row (or column) of an array of this ratio, the row of the image that has its centre. The image has `length` rows.
+/// For each row (or column) of an array of this ratio, the row of the image that has its centre.
+/// The image has `length` rows.
 pub fn of_image(ratio: Ratio, rows: &[usize], length: usize) -> Vec<usize> {
     let (finer, coarser) = (ratio.finer() as usize, ratio.coarser() as usize);
     let centre = |row: &usize| (row * coarser + coarser / 2) / finer;

@@ -45,7 +45,8 @@ impl<'a> Mask<'a> {
         Err(Error::conflict(format!("the cube has no mask '{name}'")))
     }
 
-    /// A mask in files, whose paths `group` gives relative to the cube or to the source of the sample.
+    /// A mask in files, whose paths `group` gives relative to the cube or to the source of the
+    /// sample.
     ///
     /// # Errors
     /// If it cannot be opened, or has another shape.
@@ -105,7 +106,8 @@ impl<'a> Mask<'a> {
         Ok(values)
     }
 
-    /// Its values under the centres of the pixels `shown` of an array of this ratio to the cube, which has the shape `image`.
+    /// Its values under the centres of the pixels `shown` of an array of this ratio to the cube,
+    /// which has the shape `image`.
     ///
     /// # Errors
     /// If the mask cannot be read.

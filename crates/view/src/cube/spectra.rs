@@ -56,8 +56,8 @@ pub fn of_window(
     Ok(spectrum)
 }
 
-/// The spectra of each class, or layer if the mask has `layers`, from the held pixels. `mask` has the value of each of these
-/// pixels.
+/// The spectra of each class, or layer if the mask has `layers`, from the held pixels. `mask` has
+/// the value of each of these pixels.
 pub fn of_classes(
     held: &CachedCube,
     mask: &[MaskValue],

@@ -18,8 +18,8 @@ pub const MAX_SIDE: usize = 512;
 pub struct Glance {
     /// A picture, as a PNG file.
     pub png: Vec<u8>,
-    /// The mean spectrum of the finite values that were read, and the band with the largest share of pixels at the cube's
-    /// greatest value. Only if all bands were read for the picture anyway.
+    /// The mean spectrum of the finite values that were read, and the band with the largest share
+    /// of pixels at the cube's greatest value. Only if all bands were read for the picture anyway.
     pub spectrum: Option<(Vec<f32>, Clipped)>,
 }
 

@@ -53,7 +53,8 @@ impl Answers {
     /// The answer to `question` about the loader and batch in `query`.
     ///
     /// # Errors
-    /// If the subject is not a dataset, the options contradict each other or the dataset, or the dataset is damaged.
+    /// If the subject is not a dataset, the options contradict each other or the dataset, or the
+    /// dataset is damaged.
     pub fn answer(&self, subject: &Subject, question: &[&str], query: &Query) -> Result<Answer> {
         let mut state = self.state();
         let key = Setup::key(query);
@@ -202,8 +203,8 @@ fn listed(subject: &Subject, batches: &Batches, batch: &Batch, query: &Query) ->
     Ok(Answer::json(&answer))
 }
 
-/// Choices of bands to show as red, green and blue: their places among the bands that are read, and their numbers in the
-/// caption.
+/// Choices of bands to show as red, green and blue: their places among the bands that are read, and
+/// their numbers in the caption.
 fn presets(stack: &Stack, good: Option<&[bool]>, chosen: Option<&[usize]>) -> Vec<facts::Preset> {
     let bands = stack.image.shape().bands;
     let is_read = |band: &usize| chosen.is_none_or(|chosen| chosen.contains(band));

@@ -123,7 +123,8 @@ impl Batches {
         self.setup.pipeline.as_ref().is_some_and(|pipeline| pipeline.takes_from_others())
     }
 
-    /// Whether augmentations change the unit of values, so that one stretch for both pictures would be meaningless.
+    /// Whether augmentations change the unit of values, so that one stretch for both pictures would
+    /// be meaningless.
     pub fn normalises(&self) -> bool {
         let other = |op: &Op| {
             matches!(op, Op::L1Normalize(_) | Op::L2Normalize(_) | Op::Snv(_) | Op::Standardize(_))

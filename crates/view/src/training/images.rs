@@ -34,7 +34,8 @@ pub type Key = (String, u64, usize);
 pub struct ImageCache(VecDeque<(Key, Arc<ItemImages>)>);
 
 impl ImageCache {
-    /// The images that include the item at `position` of a batch. They are made unless they were kept.
+    /// The images that include the item at `position` of a batch. They are made unless they were
+    /// kept.
     ///
     /// # Errors
     /// If they are too many to be read at once or damaged, or augmentations do not fit.

@@ -1,4 +1,5 @@
-//! The options of the loader: those that the viewer was started with, unless the page says otherwise.
+//! The options of the loader: those that the viewer was started with, unless the page says
+//! otherwise.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -20,7 +21,8 @@ pub struct Training {
     pub loader: LoaderOptions,
     /// How images are made. They are made on the CPU, even if another device is given.
     pub images: DeviceOptions,
-    /// The augmentations, as JSON (see [`Pipeline::from_json`]). If they name no seed, the loader's seed is used.
+    /// The augmentations, as JSON (see [`Pipeline::from_json`]). If they name no seed, the loader's
+    /// seed is used.
     pub augment: Option<String>,
 }
 
@@ -73,8 +75,9 @@ const NAMES: [&str; 13] = [
     "augment_seed",
 ];
 
-/// Limits of what the page can request: items of a batch, rows and columns of a crop, and bytes of augmentations. Encoded in
-/// an address, augmentations may be three times as long, and servers accept no address of more than 64 KiB.
+/// Limits of what the page can request: items of a batch, rows and columns of a crop, and bytes of
+/// augmentations. Encoded in an address, augmentations may be three times as long, and servers
+/// accept no address of more than 64 KiB.
 const MAX_ITEMS: usize = 1 << 16;
 const MAX_PIXELS: usize = 1 << 20;
 const MAX_AUGMENT: usize = 16 << 10;
@@ -135,7 +138,8 @@ impl Setup {
         Ok(Self { loader, images, pipeline, augment, has_integers: false })
     }
 
-    /// Chooses a type that holds the images: float32 for values that do not fit float16, and for stored integers.
+    /// Chooses a type that holds the images: float32 for values that do not fit float16, and for
+    /// stored integers.
     pub fn hold_values(&mut self, dataset: &Dataset) {
         let form = self.images.integers(self.loader.integers);
         let converted = dataset.clone().with_integers(form);

@@ -48,8 +48,8 @@ impl Numbers<'_> {
 }
 
 impl Values {
-    /// The values of the item at `position` of an image (samples, bands, rows, columns), or of a mask. A mask of class ids has
-    /// no axis of bands.
+    /// The values of the item at `position` of an image (samples, bands, rows, columns), or of a
+    /// mask. A mask of class ids has no axis of bands.
     ///
     /// # Errors
     /// If the memory has another order, or the values another type, than in batches of a loader.
@@ -102,8 +102,8 @@ impl Values {
         Ok(planes)
     }
 
-    /// Class ids, or boolean layers as bits, at the pixels of `shown`. Ids that do not fit into 16 bits become the greatest
-    /// id that does.
+    /// Class ids, or boolean layers as bits, at the pixels of `shown`. Ids that do not fit into 16
+    /// bits become the greatest id that does.
     ///
     /// # Errors
     /// None that [`of`](Self::of) would not have reported.

@@ -46,7 +46,8 @@ pub fn write_npy(path: &Path, kind: &str, shape: &[usize], values: &[u8]) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Writes a cube to an ENVI file, band after band, with the values of sample `sample` and wavelengths from 400 nm.
+/// Writes a cube to an ENVI file, band after band, with the values of sample `sample` and
+/// wavelengths from 400 nm.
 pub fn write_envi(path: &Path, sample: usize) {
     let header = format!(
         "ENVI\nsamples = {COLUMNS}\nlines = {ROWS}\nbands = {BANDS}\ndata type = 4\ninterleave = bsq\n\
@@ -90,13 +91,15 @@ pub fn dataset(folder: &Path) -> PathBuf {
     output
 }
 
-/// The number that a cube of integers has for a value of [`value`]: four times as large, and -9999 if it is missing.
+/// The number that a cube of integers has for a value of [`value`]: four times as large, and -9999
+/// if it is missing.
 pub fn count(sample: usize, row: usize, column: usize, band: usize) -> i16 {
     let value = 4.0 * value(sample, row, column, band);
     if value.is_nan() { -9999 } else { value as i16 }
 }
 
-/// Packs four cubes of integers, bit for bit. Their physical values are those of [`value`] times `factor`.
+/// Packs four cubes of integers, bit for bit. Their physical values are those of [`value`] times
+/// `factor`.
 pub fn integers(folder: &Path, factor: f64) -> PathBuf {
     let cubes = folder.join("counts");
     fs::create_dir(&cubes).unwrap();

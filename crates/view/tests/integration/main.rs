@@ -1,4 +1,5 @@
-//! Tests of the server over real connections: its responses, compared with the packed values, and the requests it refuses.
+//! Tests of the server over real connections: its responses, compared with the packed values, and
+//! the requests it refuses.
 
 mod answers;
 mod archives;

@@ -55,9 +55,9 @@ pub struct ResizedCrop {
     /// Interpolation between pixels.
     #[serde(default)]
     pub interpolation: Interpolation,
-    /// Whether resizing aligns the centres of the corner pixels, or otherwise their edges. Masks always align edges, as
-    /// in Kornia. So masks are sampled at the image's positions only if this is off, or if the image takes the nearest
-    /// pixel.
+    /// Whether resizing aligns the centres of the corner pixels, or otherwise their edges. Masks
+    /// always align edges, as in Kornia. So masks are sampled at the image's positions only if this
+    /// is off, or if the image takes the nearest pixel.
     #[serde(default = "yes")]
     pub align_corners: bool,
 }
@@ -71,9 +71,9 @@ pub struct Resize {
     /// Interpolation between pixels.
     #[serde(default)]
     pub interpolation: Interpolation,
-    /// Whether resizing aligns the centres of the corner pixels, or otherwise their edges. Masks always align edges, as
-    /// in Kornia. So masks are sampled at the image's positions only if this is off, or if the image takes the nearest
-    /// pixel.
+    /// Whether resizing aligns the centres of the corner pixels, or otherwise their edges. Masks
+    /// always align edges, as in Kornia. So masks are sampled at the image's positions only if this
+    /// is off, or if the image takes the nearest pixel.
     #[serde(default = "yes")]
     pub align_corners: bool,
 }
@@ -195,8 +195,8 @@ impl Geometric for CenterCrop {
 }
 
 impl ResizedCrop {
-    /// Whether pixel centres are aligned, or otherwise edges. `None` if the nearest pixel is taken: as in torch, this
-    /// always aligns edges.
+    /// Whether pixel centres are aligned, or otherwise edges. `None` if the nearest pixel is taken:
+    /// as in torch, this always aligns edges.
     fn by_centres(&self) -> Option<bool> {
         (self.interpolation == Interpolation::Bilinear).then_some(self.align_corners)
     }
@@ -357,8 +357,8 @@ fn resize(from: [usize; 2], to: [usize; 2], align: Option<bool>, compat: KorniaC
 }
 
 impl Resize {
-    /// Whether pixel centres are aligned, or otherwise edges. `None` if the nearest pixel is taken: as in torch, this
-    /// always aligns edges.
+    /// Whether pixel centres are aligned, or otherwise edges. `None` if the nearest pixel is taken:
+    /// as in torch, this always aligns edges.
     fn by_centres(&self) -> Option<bool> {
         (self.interpolation == Interpolation::Bilinear).then_some(self.align_corners)
     }

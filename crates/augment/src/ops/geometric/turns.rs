@@ -20,7 +20,8 @@ pub struct Flip {
     pub p: f64,
 }
 
-/// Turns by multiples of 90°, counter-clockwise. A frame that is not square is turned only by multiples of 180°.
+/// Turns by multiples of 90°, counter-clockwise. A frame that is not square is turned only by
+/// multiples of 180°.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rot90 {
@@ -28,8 +29,8 @@ pub struct Rot90 {
     pub p: f64,
     /// Minimum and maximum number of quarter turns.
     pub turns: [i32; 2],
-    /// Draw as Kornia's RandomRotation90 does: a real number is rounded, so that the minimum and the maximum are half
-    /// as likely as the other numbers.
+    /// Draw as Kornia's RandomRotation90 does: a real number is rounded, so that the minimum and
+    /// the maximum are half as likely as the other numbers.
     pub kornia_law: bool,
 }
 

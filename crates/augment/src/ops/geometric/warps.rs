@@ -14,8 +14,8 @@ use crate::range::Range;
 use hsipack_format::random::Random;
 use hsipack_format::{Error, Result};
 
-/// Shears, then rotates and scales about the centre, then shifts. Positive angles rotate clockwise, as in Kornia's
-/// RandomAffine.
+/// Shears, then rotates and scales about the centre, then shifts. Positive angles rotate clockwise,
+/// as in Kornia's RandomAffine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Affine {
@@ -45,7 +45,8 @@ pub struct Affine {
     pub align_corners: bool,
 }
 
-/// Rotates about the centre. Positive angles rotate counter-clockwise, as in Kornia's RandomRotation.
+/// Rotates about the centre. Positive angles rotate counter-clockwise, as in Kornia's
+/// RandomRotation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rotate {
@@ -86,7 +87,8 @@ pub struct Perspective {
 pub struct Elastic {
     /// Share of the samples it is applied to.
     pub p: f64,
-    /// Strength along x and y: a field value of 1 displaces by half the frame's width or height, times this number.
+    /// Strength along x and y: a field value of 1 displaces by half the frame's width or height,
+    /// times this number.
     pub alpha: [f64; 2],
     /// Width of the Gaussian that smooths the field, in rows and columns.
     pub sigma: [f64; 2],
@@ -197,7 +199,8 @@ fn affine(frame: Frame, angle: f64, scale: [f64; 2], by: [f64; 2], shear: [f64; 
     turn.after(&sheared)
 }
 
-/// The sine and cosine of an angle in degrees. They are exact for quarter turns, which therefore move whole pixels.
+/// The sine and cosine of an angle in degrees. They are exact for quarter turns, which therefore
+/// move whole pixels.
 fn sine_and_cosine(degrees: f64) -> (f64, f64) {
     let quarters = degrees / 90.0;
     if quarters.fract() != 0.0 {
@@ -233,8 +236,9 @@ fn warp(map: Matrix, frame: Frame, align_corners: bool, compat: KorniaCompat) ->
     Ok(Source { image, mask, bounds: None, elastic: None })
 }
 
-/// The sampling positions of a warp, from the map of its points. With `align_corners`, an axis of a single pixel has
-/// length 0 for libtorch's sampling and so for Kornia: every position along it is that pixel.
+/// The sampling positions of a warp, from the map of its points. With `align_corners`, an axis of a
+/// single pixel has length 0 for libtorch's sampling and so for Kornia: every position along it is
+/// that pixel.
 fn sampled(mut points: Source, frame: Frame, align_corners: bool) -> Source {
     for map in [&mut points.image, &mut points.mask] {
         if align_corners && frame.columns == 1 {

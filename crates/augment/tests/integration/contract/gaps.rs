@@ -156,7 +156,8 @@ pub fn padding_and_enlarging_keep_the_pixels_that_were_there(apply: &Apply) {
     }
 }
 
-/// The pixels along an axis at a position, with their weights; `None` if a weight is so small that it depends on rounding.
+/// The pixels along an axis at a position, with their weights; `None` if a weight is so small that
+/// it depends on rounding.
 fn taps(p: f64, size: usize, padding: &str, align_corners: bool) -> Option<Vec<(usize, f64)>> {
     let last = size as f64 - 1.0;
     let p = match padding {
@@ -308,7 +309,8 @@ pub fn weights_of_0_are_not_used(apply: &Apply) {
     }
 }
 
-/// The bytes of an image (samples, bands, rows, columns) whose memory has the order (sample, row, column, band).
+/// The bytes of an image (samples, bands, rows, columns) whose memory has the order (sample, row,
+/// column, band).
 fn raw(image: &Array) -> Vec<u8> {
     image.permuted(&[0, 2, 3, 1]).bytes().expect("the order of results").to_vec()
 }

@@ -1,4 +1,5 @@
-//! Results that are too large for their type: finite values stay finite, and infinite ones stay infinite.
+//! Results that are too large for their type: finite values stay finite, and infinite ones stay
+//! infinite.
 
 use hsipack_augment::{Array, ElementType, Frame, Images};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! The contract of every engine, for all draws. Each function takes a function that applies a pipeline; [`contract`] turns
-//! all of them into tests.
+//! The contract of every engine, for all draws. Each function takes a function that applies a
+//! pipeline; [`contract`] turns all of them into tests.
 
 mod gaps;
 mod limits;
@@ -189,7 +189,8 @@ impl Numbers {
     }
 }
 
-/// The numbers of an array, in the order of its axes. The bands of an image may be in planes or interleaved.
+/// The numbers of an array, in the order of its axes. The bands of an image may be in planes or
+/// interleaved.
 pub fn numbers(array: &Array) -> Vec<f64> {
     if array.is_contiguous() {
         return decoded(array.bytes().unwrap(), array.element());
@@ -467,7 +468,8 @@ pub fn resized_masks_lie_under_their_image_unless_corners_are_aligned(apply: &Ap
     }
 }
 
-/// The pixel that NumPy's `pad` uses along an axis of `size` pixels, counted from the first. `None` is the constant.
+/// The pixel that NumPy's `pad` uses along an axis of `size` pixels, counted from the first. `None`
+/// is the constant.
 fn padded_index(index: i64, size: i64, padding: &str) -> Option<i64> {
     match padding {
         "zeros" => (0..size).contains(&index).then_some(index),

@@ -1,8 +1,9 @@
 //! `--config FILE`: options of `convert` from a TOML file.
 //!
-//! A key is the long name of an option without its dashes. A value is what would be typed after the option, as a string
-//! or a number. `true` sets an option that takes no value; a list sets an option several times. An option on the command
-//! line replaces the same option of the file as a whole.
+//! A key is the long name of an option without its dashes. A value is what would be typed after the
+//! option, as a string or a number. `true` sets an option that takes no value; a list sets an
+//! option several times. An option on the command line replaces the same option of the file as a
+//! whole.
 
 use std::ffi::OsString;
 
@@ -18,8 +19,8 @@ use super::option_file::OptionFile;
 const NOT_HERE: [&str; 9] =
     ["output", "config", "layout", "resume", "append", "dry-run", "plan", "json", "help"];
 
-/// The arguments of the command line, and those of files that the command line does not give. A file takes precedence
-/// over the files before it.
+/// The arguments of the command line, and those of files that the command line does not give. A
+/// file takes precedence over the files before it.
 ///
 /// # Errors
 /// If a file has a key that is not an option or a wrong value.
@@ -59,7 +60,8 @@ pub(super) fn merge_with(
     Args::from_arg_matches(&matches).map_err(|error| Error::conflict(error.to_string()))
 }
 
-/// The options of a file as they would be typed, without those that the command line or a `later` file gives.
+/// The options of a file as they would be typed, without those that the command line or a `later`
+/// file gives.
 fn words_of(
     file: &OptionFile,
     later: &[OptionFile],

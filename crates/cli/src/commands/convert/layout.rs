@@ -1,7 +1,8 @@
 //! `--layout NAME|FILE`: how the files of a dataset are arranged.
 //!
-//! A layout is a TOML file of options, as `--config` reads them, with the further keys of [`Layout`]. In all values,
-//! `{root}` is the folder that the user gives. Relative paths of inputs, tables and lists are below it.
+//! A layout is a TOML file of options, as `--config` reads them, with the further keys of
+//! [`Layout`]. In all values, `{root}` is the folder that the user gives. Relative paths of inputs,
+//! tables and lists are below it.
 
 use std::path::{Path, PathBuf};
 
@@ -74,7 +75,8 @@ pub const SHIPPED: &[(&str, &str)] = shipped![
 /// The field of values that stands for the folder that the user gives.
 const ROOT: &str = "{root}";
 
-/// Options whose values are files of the whole dataset, which may be relative to its folder. `NAME=` may be before some.
+/// Options whose values are files of the whole dataset, which may be relative to its folder.
+/// `NAME=` may be before some.
 const FILES: [&str; 4] = ["table", "split", "mask-colors", "boxes"];
 
 /// A layout.

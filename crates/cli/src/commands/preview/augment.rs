@@ -39,8 +39,8 @@ struct Shown<'a> {
 /// Draws the sheet.
 ///
 /// # Errors
-/// If the augmentations cannot be read or do not fit the samples, the path is not a dataset, there is no such sample or
-/// mask, or the picture cannot be written.
+/// If the augmentations cannot be read or do not fit the samples, the path is not a dataset, there
+/// is no such sample or mask, or the picture cannot be written.
 pub fn preview(options: &PreviewOptions, file: &Path) -> Result<Previewed> {
     check_output(&options.output, options.force)?;
     let json = std::fs::read_to_string(file)
@@ -230,7 +230,8 @@ fn pictures(
     Ok(pictures)
 }
 
-/// Refuses augmentations after which images have other bands, because the pictures would compare different colours.
+/// Refuses augmentations after which images have other bands, because the pictures would compare
+/// different colours.
 fn check_bands(pipeline: &Pipeline) -> Result<()> {
     let changes_bands = |op: &&Op| matches!(op, Op::RandomBands(_) | Op::Resample(_));
     let Some(op) = pipeline.ops.iter().find(changes_bands) else { return Ok(()) };
@@ -241,7 +242,8 @@ fn check_bands(pipeline: &Pipeline) -> Result<()> {
     .with_remedy(format!("leave {} out of the file", op.name())))
 }
 
-/// Whether augmentations change the unit of values, so that a stretch of the stored values would show nothing.
+/// Whether augmentations change the unit of values, so that a stretch of the stored values would
+/// show nothing.
 fn normalises(pipeline: &Pipeline) -> bool {
     pipeline.ops.iter().any(|op| {
         matches!(op, Op::L1Normalize(_) | Op::L2Normalize(_) | Op::Snv(_) | Op::Standardize(_))

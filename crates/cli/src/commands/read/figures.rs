@@ -40,7 +40,8 @@ impl Look {
         Self { stats, usage, traffic, padding: 0 }
     }
 
-    /// The look when so many batches were taken. If they are copied ahead, the loader itself has given more.
+    /// The look when so many batches were taken. If they are copied ahead, the loader itself has
+    /// given more.
     pub fn at(loader: &Source, taken: Counts) -> Self {
         let traffic = loader.dataset().traffic();
         let Counts { padding, batches, samples, bytes } = taken;

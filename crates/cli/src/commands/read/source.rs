@@ -67,8 +67,8 @@ macro_rules! either {
     };
 }
 
-/// Options for batches of values as they are stored: nothing computes on the device here. If types differ, the loader says
-/// that.
+/// Options for batches of values as they are stored: nothing computes on the device here. If types
+/// differ, the loader says that.
 fn as_stored(dataset: &Dataset, masks: &[String], device: DeviceOptions) -> DeviceOptions {
     let same = |mut types: Vec<DType>| {
         types.dedup();
@@ -83,7 +83,8 @@ fn as_stored(dataset: &Dataset, masks: &[String], device: DeviceOptions) -> Devi
 }
 
 impl Source {
-    /// A loader that goes on from a state, if there is one. Batches stay on the device: nothing is computed with them.
+    /// A loader that goes on from a state, if there is one. Batches stay on the device: nothing is
+    /// computed with them.
     ///
     /// # Errors
     /// As [`Loader::with_state`]; if the device cannot be used.

@@ -9,10 +9,11 @@
 //! column     = letters, digits and _, or anything between two `
 //! ```
 //!
-//! Columns are those of `samples.jsonl`. `true`, `false` and `null` may also be written `True`, `False` and `None`. If a
-//! sample has no value in a column, the value is null: it equals only null, and is neither less nor greater than anything.
-//! Values of different types are not equal; comparing them with `<` or `>` is an error. A column alone is true if its value
-//! is `true`. Numbers are compared by value.
+//! Columns are those of `samples.jsonl`. `true`, `false` and `null` may also be written `True`,
+//! `False` and `None`. If a sample has no value in a column, the value is null: it equals only
+//! null, and is neither less nor greater than anything. Values of different types are not equal;
+//! comparing them with `<` or `>` is an error. A column alone is true if its value is `true`.
+//! Numbers are compared by value.
 //!
 //! | file | job |
 //! |---|---|
@@ -63,8 +64,8 @@ impl Samples {
     /// The samples among `ids` that fulfil the condition, in the order of `ids`.
     ///
     /// # Errors
-    /// If the condition names a column that does not exist, or compares a text with a number by `<` or `>`; if no sample
-    /// fulfils it; if a line that is needed cannot be read.
+    /// If the condition names a column that does not exist, or compares a text with a number by `<`
+    /// or `>`; if no sample fulfils it; if a line that is needed cannot be read.
     ///
     /// # Panics
     /// If one of the ids does not exist.
@@ -88,7 +89,8 @@ impl Samples {
         })
     }
 
-    /// Like [`matching`](Self::matching), but it is not an error if no sample fulfils the condition.
+    /// Like [`matching`](Self::matching), but it is not an error if no sample fulfils the
+    /// condition.
     ///
     /// # Errors
     /// The other errors of [`matching`](Self::matching).

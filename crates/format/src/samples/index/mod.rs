@@ -1,9 +1,10 @@
 //! `samples.index`: the values of samples that are needed often, as columns that are read in place.
 //!
-//! Opening `samples.jsonl` means reading every line. The index holds the result: a program that maps it into memory has
-//! the list of samples after one pass over its bytes. The index can be rebuilt from the text at any time, so nothing
-//! depends on it. [`Index::read`] trusts nothing and checks every part. If the index is damaged, belongs to another text
-//! ([`Origin`]) or comes from a newer hsipack, the text is read instead.
+//! Opening `samples.jsonl` means reading every line. The index holds the result: a program that
+//! maps it into memory has the list of samples after one pass over its bytes. The index can be
+//! rebuilt from the text at any time, so nothing depends on it. [`Index::read`] trusts nothing and
+//! checks every part. If the index is damaged, belongs to another text ([`Origin`]) or comes from a
+//! newer hsipack, the text is read instead.
 //!
 //! # Layout
 //! All numbers are little-endian. Every part begins at a multiple of 8 bytes, padded with zeros.
@@ -24,8 +25,9 @@
 //! | 4 n | ids of the samples of the first stack, then of the second, …, if there are several |
 //! | w n, three times | numbers of splits, groups and labels: positions in these lists |
 //!
-//! A number takes w bytes. w is 0 if its list is empty (for stacks: if it has one entry). Otherwise w is 1, 2 or 4: the
-//! smallest size that can hold a number for every entry and one for "none", which is the largest number of that size.
+//! A number takes w bytes. w is 0 if its list is empty (for stacks: if it has one entry). Otherwise
+//! w is 1, 2 or 4: the smallest size that can hold a number for every entry and one for "none",
+//! which is the largest number of that size.
 
 mod build;
 #[cfg(test)]
@@ -58,8 +60,8 @@ pub trait Bytes: Send + Sync {
     /// All bytes.
     fn bytes(&self) -> &[u8];
 
-    /// Whether everything that [`bytes`](Self::bytes) gave so far was really read. If not, some bytes could not be read
-    /// and were replaced.
+    /// Whether everything that [`bytes`](Self::bytes) gave so far was really read. If not, some
+    /// bytes could not be read and were replaced.
     fn were_read(&self) -> bool;
 }
 
@@ -76,7 +78,8 @@ impl Bytes for Vec<u8> {
 /// The JSON part of an index.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Head {
-    /// Names of the stacks that hold samples, in the order in which they first occur, and how many samples they hold.
+    /// Names of the stacks that hold samples, in the order in which they first occur, and how many
+    /// samples they hold.
     pub stacks: Vec<(String, u64)>,
     /// The different splits, in the order in which they first occur.
     pub splits: Vec<String>,
@@ -84,7 +87,8 @@ pub(super) struct Head {
     pub groups: Vec<String>,
     /// The labels, likewise.
     pub labels: Vec<Value>,
-    /// Other columns, in the order in which they first occur, each with the id of the first sample that has it.
+    /// Other columns, in the order in which they first occur, each with the id of the first sample
+    /// that has it.
     pub columns: Vec<(String, u64)>,
     /// The first sample that has the location of its pixels.
     pub geo_from: Option<u64>,
@@ -92,8 +96,8 @@ pub(super) struct Head {
     pub names_bytes: u64,
 }
 
-/// Names of the stacks and the numbers of their samples, according to the bytes of an index. Nothing is checked, so this is
-/// only a hint. `None` if the bytes are not an index.
+/// Names of the stacks and the numbers of their samples, according to the bytes of an index.
+/// Nothing is checked, so this is only a hint. `None` if the bytes are not an index.
 pub fn stacks_hint(bytes: &[u8]) -> Option<Vec<(String, u64)>> {
     let len = bytes.get(FIXED - 8..FIXED)?.try_into().ok().map(u64::from_le_bytes)?;
     let end = FIXED.checked_add(usize::try_from(len).ok()?)?;
@@ -149,8 +153,8 @@ fn stack_width(stacks: usize) -> usize {
 }
 
 impl Parts {
-    /// The parts of an index of `len` samples whose head ends at `start`; `None` if their length exceeds the address
-    /// space.
+    /// The parts of an index of `len` samples whose head ends at `start`; `None` if their length
+    /// exceeds the address space.
     fn new(head: &Head, len: usize, start: usize) -> Option<Self> {
         let mut at = start;
         let mut part = |bytes: Option<usize>| -> Option<usize> {
@@ -218,7 +222,8 @@ impl Origin {
 }
 
 impl Index {
-    /// Reads an index and checks all of it. It does not check whether the index agrees with the text.
+    /// Reads an index and checks all of it. It does not check whether the index agrees with the
+    /// text.
     ///
     /// # Errors
     /// If it is damaged, or has a version that this hsipack does not know.
@@ -351,8 +356,8 @@ impl Index {
         &self.head
     }
 
-    /// The value that `find` returns for the bytes. They were checked, so the value exists, unless the bytes were changed
-    /// since.
+    /// The value that `find` returns for the bytes. They were checked, so the value exists, unless
+    /// the bytes were changed since.
     fn found<'a, T>(&'a self, find: impl FnOnce(&'a [u8]) -> Option<T>) -> T {
         let found = find(self.bytes.bytes());
         match found {
@@ -519,7 +524,8 @@ impl Column {
     }
 }
 
-/// Panics, because a number that was valid when the dataset was opened is now invalid. Going on would give wrong results.
+/// Panics, because a number that was valid when the dataset was opened is now invalid. Going on
+/// would give wrong results.
 #[cold]
 fn changed() -> ! {
     panic!(

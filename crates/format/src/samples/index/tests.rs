@@ -12,8 +12,8 @@ use crate::samples::{Sample, Samples, SourceRecord, Written, encode};
 
 const STACKS: [&str; 3] = ["2x3x4", "5x6x7", "8x9x10"];
 
-/// The random properties of a sample: its stack, split, group, label and column, and whether it has a
-/// location on Earth.
+/// The random properties of a sample: its stack, split, group, label and column, and whether it has
+/// a location on Earth.
 type Drawn = (usize, Option<u8>, Option<u16>, Option<Value>, Option<String>, bool);
 
 fn drawn() -> impl Strategy<Value = Vec<Drawn>> {

@@ -110,7 +110,8 @@ fn diagnose(options: &PackedOptions, effort: Effort, step: Duration) -> Diagnosi
     diagnosis
 }
 
-/// The first of up to five diagnoses that calls itself certain. A busy machine may make rounds too different for that.
+/// The first of up to five diagnoses that calls itself certain. A busy machine may make rounds too
+/// different for that.
 fn certain(mut again: impl FnMut() -> Diagnosis) -> Diagnosis {
     let steady = |it: &Diagnosis| it.verified.as_ref().is_none_or(|verified| verified.steady);
     let mut diagnosis = again();

@@ -1,13 +1,14 @@
 //! Runs the threads of a conversion, keeps results in order, and applies back-pressure.
 //!
-//! Jobs (a block of rows of one cube, or one mask or companion of one cube) are numbered in the order of their chunks in the shards.
-//! Worker threads take the next job, then read, pack and compress it. One writer thread writes the results to the shard
-//! files in the order of their numbers, whatever order they arrive in. Another thread waits until finished shards are
-//! on the disk, so that neither workers nor the writer wait for it. A worker may not run further ahead of the writer
-//! than [`WINDOW`], which limits memory.
+//! Jobs (a block of rows of one cube, or one mask or companion of one cube) are numbered in the
+//! order of their chunks in the shards. Worker threads take the next job, then read, pack and
+//! compress it. One writer thread writes the results to the shard files in the order of their
+//! numbers, whatever order they arrive in. Another thread waits until finished shards are on the
+//! disk, so that neither workers nor the writer wait for it. A worker may not run further ahead of
+//! the writer than [`WINDOW`], which limits memory.
 //!
-//! `queue.rs` hands out the jobs, `shard.rs` receives their results, and `records.rs` holds what a resumed conversion
-//! needs to know of finished shards.
+//! `queue.rs` hands out the jobs, `shard.rs` receives their results, and `records.rs` holds what a
+//! resumed conversion needs to know of finished shards.
 
 mod queue;
 mod records;
@@ -133,8 +134,9 @@ pub fn run(
     outcome(plan, staging)
 }
 
-/// Packs one part of a conversion that was planned earlier: those of its shards that are not finished yet. Checks that
-/// their cubes are the same as when they were planned. Returns the number of shards that it wrote.
+/// Packs one part of a conversion that was planned earlier: those of its shards that are not
+/// finished yet. Checks that their cubes are the same as when they were planned. Returns the number
+/// of shards that it wrote.
 ///
 /// # Errors
 /// The same as those of [`run`], and if a cube has changed.
@@ -168,8 +170,8 @@ fn tasks(plan: &Plan) -> impl Iterator<Item = ShardTask> {
     plan.stacks.iter().enumerate().flat_map(|(number, stack)| shard_tasks(number, stack))
 }
 
-/// Combines the receipts of all shards. Statistics are merged in the order of the shards, so that rounding does not
-/// depend on which process wrote them, or when.
+/// Combines the receipts of all shards. Statistics are merged in the order of the shards, so that
+/// rounding does not depend on which process wrote them, or when.
 ///
 /// # Errors
 /// If a receipt is missing or cannot be read.

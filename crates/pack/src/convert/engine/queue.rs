@@ -1,8 +1,9 @@
 //! Hands out jobs one at a time, in the order of their chunks in the shards.
 //!
-//! How many jobs a cube has is known only when it is open, and opening a cube may take long: on a server it means several
-//! requests. So opening a cube is work for a thread, too. Threads open the cubes that come next, at most as many as there are
-//! threads, while others work on the cubes before.
+//! How many jobs a cube has is known only when it is open, and opening a cube may take long: on a
+//! server it means several requests. So opening a cube is work for a thread, too. Threads open the
+//! cubes that come next, at most as many as there are threads, while others work on the cubes
+//! before.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -102,7 +103,8 @@ pub(super) struct Queue<'a> {
     row: usize,
     /// The next array beside the image.
     array: usize,
-    /// This sample's cube and those that come next, as far as threads were told to open them; `None` until they are open.
+    /// This sample's cube and those that come next, as far as threads were told to open them;
+    /// `None` until they are open.
     cubes: VecDeque<Option<Arc<OpenCube>>>,
     /// The next cube to open.
     next_opening: Opening,
@@ -124,7 +126,8 @@ struct KnownReference {
 }
 
 impl KnownReference {
-    /// Whether they can be used for another cube: one with the same shape, wavelengths, integration time and bands.
+    /// Whether they can be used for another cube: one with the same shape, wavelengths, integration
+    /// time and bands.
     fn serves(&self, sample: &PlannedSample) -> bool {
         if self.fingerprint != sample.references {
             return false;
@@ -197,8 +200,8 @@ impl<'a> Queue<'a> {
         })
     }
 
-    /// A cube that a thread should open although there are jobs: those of the cube before the last one that is open will soon
-    /// be taken.
+    /// A cube that a thread should open although there are jobs: those of the cube before the last
+    /// one that is open will soon be taken.
     pub fn open_ahead(&mut self) -> Option<Opening> {
         let is_last_open = self.cubes.iter().filter(|cube| cube.is_some()).count() <= 1;
         if is_last_open { self.open_next() } else { None }
@@ -279,8 +282,8 @@ pub(super) fn open(
 }
 
 impl References {
-    /// The references of a cube. If all cubes have the same reference files, these are read once: threads that need them
-    /// meanwhile wait.
+    /// The references of a cube. If all cubes have the same reference files, these are read once:
+    /// threads that need them meanwhile wait.
     fn calibration(
         &self,
         values: &ValueOptions,
@@ -317,7 +320,8 @@ impl References {
     }
 }
 
-/// Number of rows in a job: whole slabs of chunks, as many as the source prefers to read within `budget` bytes.
+/// Number of rows in a job: whole slabs of chunks, as many as the source prefers to read within
+/// `budget` bytes.
 fn block_rows(budget: usize, cube: &OpenCube) -> usize {
     let slab = cube.grid.tile().rows;
     let wanted = cube.source.preferred_rows(budget);

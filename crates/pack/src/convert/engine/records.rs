@@ -1,4 +1,5 @@
-//! Records of samples in finished shards, so that a resumed conversion need not read the samples again.
+//! Records of samples in finished shards, so that a resumed conversion need not read the samples
+//! again.
 
 use serde_json::{Value, json};
 
@@ -41,7 +42,8 @@ impl SampleRecord {
         })
     }
 
-    /// Reads the record that [`to_json`](Self::to_json) wrote; `None` if the JSON is not such a record.
+    /// Reads the record that [`to_json`](Self::to_json) wrote; `None` if the JSON is not such a
+    /// record.
     pub(super) fn from_json(json: &Value) -> Option<(usize, Self)> {
         let real = |value: &Value| value.as_u64().map(f64::from_bits);
         let range = json["range"].as_array();

@@ -1,4 +1,5 @@
-//! Shards that are being written: the files of the image, the masks and the companions for one range of samples.
+//! Shards that are being written: the files of the image, the masks and the companions for one
+//! range of samples.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -35,7 +36,8 @@ pub(super) struct FinishedShard {
     pub record: Value,
 }
 
-/// The paths below the dataset of shard `shard` of a stack's image, masks and companions, in this order, with their grids.
+/// The paths below the dataset of shard `shard` of a stack's image, masks and companions, in this
+/// order, with their grids.
 pub(super) fn paths(stack: &PlannedStack, shard: usize) -> impl Iterator<Item = (PathBuf, &Grid)> {
     let image = (IMAGE, &stack.grid, 4);
     let masks = stack.masks.iter().map(|mask| (mask.name.as_str(), &mask.grid, 3));

@@ -11,7 +11,8 @@ struct BandArguments {
     /// Bands to keep, counted from 0, in this order, such as 0,5,10-20 [default: all]
     #[arg(long, value_name = "LIST", value_parser = bands, conflicts_with = "wavelengths", help_heading = "Values", display_order = 13)]
     bands: Option<BandSelection>,
-    /// Bands to keep, by centre wavelength in nm, both ends included, such as 450-700,1500-1800 [default: all]
+    /// Bands to keep, by centre wavelength in nm, both ends included, such as 450-700,1500-1800
+    /// [default: all]
     #[arg(long, value_name = "RANGES", value_parser = wavelengths, help_heading = "Values", display_order = 14)]
     wavelengths: Option<BandSelection>,
 }

@@ -20,8 +20,8 @@ pub struct CompanionOption {
     pub name: String,
     /// Path with fields.
     pub pattern: String,
-    /// How files of another resolution become arrays on the grid of the cube. If `None`, targets of another resolution are
-    /// refused, and images keep theirs.
+    /// How files of another resolution become arrays on the grid of the cube. If `None`, targets of
+    /// another resolution are refused, and images keep theirs.
     pub fit: Option<FitMethod>,
 }
 
@@ -61,7 +61,8 @@ impl CompanionOption {
     }
 }
 
-/// How a companion of another resolution gets a value for each pixel of its cube. Both repeat the values of coarser ones.
+/// How a companion of another resolution gets a value for each pixel of its cube. Both repeat the
+/// values of coarser ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FitMethod {
     /// The value at the centre of the cube's pixel.

@@ -35,10 +35,11 @@ pub struct LayoutOptions {
     /// [default: whole rows of about 2 MiB]
     #[cfg_attr(feature = "clap", arg(long, value_name = "ROWS[xCOLUMNS]"))]
     pub chunk: Option<ChunkShape>,
-    /// Store bands in groups of this many, so that reading some bands of cubes decodes only their groups; auto chooses the number
-    /// [default: chunks hold all bands]
+    /// Store bands in groups of this many, so that reading some bands of cubes decodes only their
+    /// groups; auto chooses the number [default: chunks hold all bands]
     ///
-    /// Reading all bands takes longer then. Auto makes groups of 16 bands, and none for cubes with fewer than 64.
+    /// Reading all bands takes longer then. Auto makes groups of 16 bands, and none for cubes with
+    /// fewer than 64.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N|auto"))]
     pub band_group: Option<BandGroup>,
     /// Target size of the blocks of a chunk, uncompressed, within Blosc's limits (64 KiB to 1 MiB).
@@ -156,8 +157,8 @@ impl FromStr for ChunkShape {
     }
 }
 
-/// As recorded in `docs/benchmarks`, lz4hc level 4 decodes a third faster than lz4 level 5 and is a tenth smaller.
-/// Writing takes twenty times as long, but is done only once.
+/// As recorded in `docs/benchmarks`, lz4hc level 4 decodes a third faster than lz4 level 5 and is a
+/// tenth smaller. Writing takes twenty times as long, but is done only once.
 impl Default for LayoutOptions {
     fn default() -> Self {
         Self {

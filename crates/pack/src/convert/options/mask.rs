@@ -30,7 +30,8 @@ pub struct MaskOption {
     /// The colours of its classes, if its files are coloured pictures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub colors: Vec<ClassColor>,
-    /// How files on another grid become masks on the grid of their cubes; if `None`, they are refused.
+    /// How files on another grid become masks on the grid of their cubes; if `None`, they are
+    /// refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resample: Option<Resampling>,
     /// Whether features on a map cover every pixel that they touch.

@@ -27,8 +27,8 @@ impl MaskOption {
     /// Gives a class of mask `name` a new id. If `name` is `None`, there must be only one mask.
     ///
     /// # Errors
-    /// If there is no such mask, no name is given but there are several masks, the mask is made of layers, or the class
-    /// already has another new id.
+    /// If there is no such mask, no name is given but there are several masks, the mask is made of
+    /// layers, or the class already has another new id.
     pub fn give_class(masks: &mut [Self], name: Option<&str>, new: NewClass) -> Result<()> {
         let mask = Self::with_classes(masks, name, "new class ids")?;
         let before = mask.classes.iter().find(|before| before.class == new.class);
@@ -43,8 +43,8 @@ impl MaskOption {
     /// Names a packed class id of mask `name`. If `name` is `None`, there must be only one mask.
     ///
     /// # Errors
-    /// If there is no such mask, no mask is named but there are several, the mask is made of layers, the name of the
-    /// class is empty, or the class already has another name.
+    /// If there is no such mask, no mask is named but there are several, the mask is made of
+    /// layers, the name of the class is empty, or the class already has another name.
     pub fn name_class(masks: &mut [Self], name: Option<&str>, class: ClassName) -> Result<()> {
         let mask = Self::with_classes(masks, name, "class names")?;
         if class.name.trim().is_empty() {
@@ -63,11 +63,12 @@ impl MaskOption {
         Ok(())
     }
 
-    /// Gives mask `name` the colours of its classes. If `name` is `None`, there must be only one mask.
+    /// Gives mask `name` the colours of its classes. If `name` is `None`, there must be only one
+    /// mask.
     ///
     /// # Errors
-    /// If there is no such mask, no mask is named but there are several, the mask is made of layers, or it already has
-    /// colours.
+    /// If there is no such mask, no mask is named but there are several, the mask is made of
+    /// layers, or it already has colours.
     pub fn color_classes(
         masks: &mut [Self],
         name: Option<&str>,

@@ -1,9 +1,10 @@
 //! The options of a conversion.
 //!
-//! An option is a field, here and nowhere else: its name, its default, its documentation, and the values that it takes.
-//! `serde` makes fields the keyword arguments of Python's `hsipack.convert`, what datasets and plans record, and what is
-//! compared if a conversion is resumed. The feature `clap` makes them the flags of `hsipack convert` and the keys of its
-//! configuration files; the documentation is then also the help.
+//! An option is a field, here and nowhere else: its name, its default, its documentation, and the
+//! values that it takes. `serde` makes fields the keyword arguments of Python's `hsipack.convert`,
+//! what datasets and plans record, and what is compared if a conversion is resumed. The feature
+//! `clap` makes them the flags of `hsipack convert` and the keys of its configuration files; the
+//! documentation is then also the help.
 //!
 //! | file | part |
 //! |---|---|
@@ -131,15 +132,16 @@ impl Resources {
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(default)]
 pub struct ConvertOptions {
-    /// Files, folders and archives (searched for cubes), globs in quotes, file::variable, CSV lists, or URLs of these.
-    /// Hidden files in folders and globs are skipped
+    /// Files, folders and archives (searched for cubes), globs in quotes, file::variable, CSV
+    /// lists, or URLs of these. Hidden files in folders and globs are skipped
     #[cfg_attr(feature = "clap", arg(required = true, value_name = "INPUT"))]
     pub inputs: Vec<String>,
     /// Files that hold the arrays of a program. They come after the inputs.
     #[serde(skip)]
     #[cfg_attr(feature = "clap", arg(skip))]
     pub arrays: Vec<Input>,
-    /// Dataset to write: a folder that does not exist yet, or a URL (s3://, gs://, az://) where nothing is stored yet
+    /// Dataset to write: a folder that does not exist yet, or a URL (s3://, gs://, az://) where
+    /// nothing is stored yet
     #[cfg_attr(feature = "clap", arg(short, long, value_name = "OUT"))]
     pub output: PathBuf,
     /// Whether the output may already exist.
@@ -152,17 +154,20 @@ pub struct ConvertOptions {
     /// Skip inputs that cannot be opened, and list them, instead of stopping
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Inputs"))]
     pub skip_errors: bool,
-    /// CSV, TSV, JSON, JSON lines or Parquet with a `name` column (repeatable). The other columns (label, group, split, any)
-    /// go to samples.jsonl as numbers, booleans (True, False) or text; empty cells become null
+    /// CSV, TSV, JSON, JSON lines or Parquet with a `name` column (repeatable). The other columns
+    /// (label, group, split, any) go to samples.jsonl as numbers, booleans (True, False) or text;
+    /// empty cells become null
     ///
-    /// Several tables each add their columns, and each must have a row for every cube, unless --unlisted says otherwise. They
-    /// may not have the same columns, except those that identify cubes.
+    /// Several tables each add their columns, and each must have a row for every cube, unless
+    /// --unlisted says otherwise. They may not have the same columns, except those that identify
+    /// cubes.
     ///
-    /// FILE.json::KEY names a part of a JSON file. Keys of nested objects become columns with dots: files.header. A column
-    /// with the name of a field that hsipack writes itself becomes table.NAME.
+    /// FILE.json::KEY names a part of a JSON file. Keys of nested objects become columns with dots:
+    /// files.header. A column with the name of a field that hsipack writes itself becomes
+    /// table.NAME.
     ///
-    /// The name of a cube is its path below the folder that was given, without the ending: day1/scan_01. For files and
-    /// patterns it is the file's name without the ending: scan_01.
+    /// The name of a cube is its path below the folder that was given, without the ending:
+    /// day1/scan_01. For files and patterns it is the file's name without the ending: scan_01.
     #[serde(with = "one_or_several")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", help_heading = "Samples"))]
     pub table: Vec<PathBuf>,
@@ -170,11 +175,12 @@ pub struct ConvertOptions {
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten, next_help_heading = "Samples"))]
     pub joins: TableOptions,
-    /// Whether to keep or skip cubes without a row in the table, a list, a file of --column or --boxes, or stop with an error
-    /// [default: error, but keep for lists]
+    /// Whether to keep or skip cubes without a row in the table, a list, a file of --column or
+    /// --boxes, or stop with an error [default: error, but keep for lists]
     #[cfg_attr(feature = "clap", arg(long, value_name = "keep|skip|error", value_parser = one_of(&Unlisted::ALL), help_heading = "Samples"))]
     pub unlisted: Option<Unlisted>,
-    /// Name of each sample, with fields, as --mask; such as '{group}#{time}' [default: the path below the input folder]
+    /// Name of each sample, with fields, as --mask; such as '{group}#{time}'
+    /// [default: the path below the input folder]
     #[cfg_attr(feature = "clap", arg(long, value_name = "PATTERN", help_heading = "Samples"))]
     pub name: Option<String>,
     /// Regular expression for the path of each cube. Its named groups become columns, as in
@@ -184,30 +190,33 @@ pub struct ConvertOptions {
     /// Read a column from a file for each cube (repeatable): a path with fields, as --mask, such as
     /// 'brix={dir}/{stem}.json::fruit.brix' or 'yaw={path}::imu/yaw'
     ///
-    /// Files are .npy, .npz, MATLAB, HDF5 and Zarr files (a number, a text, or an array of up to 4096 numbers with one or two
-    /// axes; of an array with as many entries as there are samples, the entry of the sample), JSON (FILE::KEY, with dots
-    /// between keys), CSV (FILE::COLUMN) and text. Missing files are errors unless --unlisted is keep or skip.
+    /// Files are .npy, .npz, MATLAB, HDF5 and Zarr files (a number, a text, or an array of up to
+    /// 4096 numbers with one or two axes; of an array with as many entries as there are samples,
+    /// the entry of the sample), JSON (FILE::KEY, with dots between keys), CSV (FILE::COLUMN) and
+    /// text. Missing files are errors unless --unlisted is keep or skip.
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME=PATTERN", help_heading = "Samples"))]
     pub column: Vec<Assignment>,
-    /// Pack a mask with each cube: a path with {dir}, {stem}, {name} or {path} of the cube in it, such as
-    /// '{dir}/{stem}_mask.png' or '{path}::gt' (repeatable) [default NAME: mask]
+    /// Pack a mask with each cube: a path with {dir}, {stem}, {name} or {path} of the cube in it,
+    /// such as '{dir}/{stem}_mask.png' or '{path}::gt' (repeatable) [default NAME: mask]
     ///
-    /// Further fields are {relative} (the path below the input folder), {parent} (the name of the cube's folder),
-    /// {variable} and {group} (what follows '::' in an input, and the group of that variable), {1}, {2}, … (what the stars
-    /// of an input matched), the columns of --table, and the named groups of --path-columns, as in '{dir}/{scene}_gt.mat'.
+    /// Further fields are {relative} (the path below the input folder), {parent} (the name of the
+    /// cube's folder), {variable} and {group} (what follows '::' in an input, and the group of that
+    /// variable), {1}, {2}, … (what the stars of an input matched), the columns of --table, and the
+    /// named groups of --path-columns, as in '{dir}/{scene}_gt.mat'.
     ///
-    /// Masks are PNG, NumPy, MATLAB, ENVI, TIFF or HDF5 files, polygons (GeoJSON, GeoPackage, shapefile, labelme, ENVI ROI) or
-    /// one file of COCO annotations for all cubes. A relative path is tried from the working directory and
-    /// beside the cube. NAME:LAYER= packs boolean layers into the bits of one mask. The word `product` makes layers of
-    /// the quality files of EnMAP, DESIS, PRISMA, … (quality=product). With a file for each class, write {class} in the
-    /// place of LAYER and in the path, as in 'organs:{class}={dir}/{stem}_{class}.png'.
+    /// Masks are PNG, NumPy, MATLAB, ENVI, TIFF or HDF5 files, polygons (GeoJSON, GeoPackage,
+    /// shapefile, labelme, ENVI ROI) or one file of COCO annotations for all cubes. A relative path
+    /// is tried from the working directory and beside the cube. NAME:LAYER= packs boolean layers
+    /// into the bits of one mask. The word `product` makes layers of the quality files of EnMAP,
+    /// DESIS, PRISMA, … (quality=product). With a file for each class, write {class} in the place
+    /// of LAYER and in the path, as in 'organs:{class}={dir}/{stem}_{class}.png'.
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "[NAME[:LAYER]=]PATTERN|product", help_heading = "Labels")
     )]
     pub mask: Vec<MaskOption>,
-    /// Class id, 0 to 65535, for cubes that have no mask file, and for pixels without a class (NaN, negative or nodata)
-    /// [default: both are errors]
+    /// Class id, 0 to 65535, for cubes that have no mask file, and for pixels without a class (NaN,
+    /// negative or nodata) [default: both are errors]
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "ID", requires = "mask", help_heading = "Labels")
@@ -216,8 +225,9 @@ pub struct ConvertOptions {
     /// Give classes of a mask new ids, such as tumour=3,7=3,*=255 (repeatable)
     /// [default: classes that are not named keep their ids]
     ///
-    /// CLASS is a class id of the mask file, another whole number in it or nan, as in -1=255, the name of a class in the
-    /// file, or * for everything else. With several masks, write NAME.CLASS=ID.
+    /// CLASS is a class id of the mask file, another whole number in it or nan, as in -1=255, the
+    /// name of a class in the file, or * for everything else. With several masks, write
+    /// NAME.CLASS=ID.
     #[cfg_attr(
         feature = "clap",
         arg(
@@ -232,10 +242,12 @@ pub struct ConvertOptions {
         )
     )]
     pub remap_classes: Vec<OptionOfClass<u16>>,
-    /// Name the classes of a mask, such as 1=tumour,2=vessel (repeatable) [default: the names in the mask files]
+    /// Name the classes of a mask, such as 1=tumour,2=vessel (repeatable)
+    /// [default: the names in the mask files]
     ///
-    /// Tables, pictures and pages then show the names. ID is a class id as it is packed, after --remap-classes is applied. With
-    /// several masks, write the mask's name before it, such as organs.1=liver. Names cannot contain commas.
+    /// Tables, pictures and pages then show the names. ID is a class id as it is packed, after
+    /// --remap-classes is applied. With several masks, write the mask's name before it, such as
+    /// organs.1=liver. Names cannot contain commas.
     #[cfg_attr(
         feature = "clap",
         arg(
@@ -247,58 +259,67 @@ pub struct ConvertOptions {
         )
     )]
     pub class_names: Vec<OptionOfClass<String>>,
-    /// Classes of masks that have a color for each class: CSV, JSON, ESRI .clr or QGIS (.txt, .qml), with color, id and name
-    /// (repeatable) [default: colored masks are refused]
+    /// Classes of masks that have a color for each class: CSV, JSON, ESRI .clr or QGIS (.txt,
+    /// .qml), with color, id and name (repeatable) [default: colored masks are refused]
     ///
-    /// A CSV has the columns r, g, b (or color, as #rrggbb), and id and name; without ids, classes are numbered from 0 in the
-    /// order of the file. Every pixel must have one of the colors. With several masks, write NAME=FILE.
+    /// A CSV has the columns r, g, b (or color, as #rrggbb), and id and name; without ids, classes
+    /// are numbered from 0 in the order of the file. Every pixel must have one of the colors. With
+    /// several masks, write NAME=FILE.
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "[NAME=]FILE", requires = "mask", help_heading = "Labels")
     )]
     pub mask_colors: Vec<MaskColors>,
-    /// Bring masks on another grid onto that of their cubes: the class at the center of each pixel, or the most frequent one
-    /// in it [default: such masks are refused]
+    /// Bring masks on another grid onto that of their cubes: the class at the center of each pixel,
+    /// or the most frequent one in it [default: such masks are refused]
     ///
-    /// Where mask and cube are georeferenced, their coordinates are used, otherwise a whole ratio of their sizes. The results
-    /// are those of GDAL (near, mode). Pixels outside the mask get the class of --mask-fill.
+    /// Where mask and cube are georeferenced, their coordinates are used, otherwise a whole ratio
+    /// of their sizes. The results are those of GDAL (near, mode). Pixels outside the mask get the
+    /// class of --mask-fill.
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "nearest|majority", value_parser = one_of(&Resampling::ALL), requires = "mask", help_heading = "Labels")
     )]
     pub mask_resample: Option<Resampling>,
-    /// Give polygons and lines (masks in GeoJSON, GeoPackage, shapefile, labelme or ENVI ROI) all pixels that they touch, not only those whose
-    /// center is inside
+    /// Give polygons and lines (masks in GeoJSON, GeoPackage, shapefile, labelme or ENVI ROI) all
+    /// pixels that they touch, not only those whose center is inside
     #[cfg_attr(feature = "clap", arg(long, requires = "mask", help_heading = "Labels"))]
     pub all_touched: bool,
-    /// Pack a target with each cube: floats for each pixel, as 'mag1c={dir}/{stem}_mag1c.tif' (repeatable)
+    /// Pack a target with each cube: floats for each pixel, as 'mag1c={dir}/{stem}_mag1c.tif'
+    /// (repeatable)
     ///
-    /// A target has the rows and columns of its cube, and one or several channels, such as abundances, concentrations or
-    /// heights. PATTERN has the same fields as that of --mask. Files are of any format that is read for cubes, or PNG, JPEG
-    /// or TIFF pictures. Values are packed as float32, after the scaling that the file states; missing values become NaN.
+    /// A target has the rows and columns of its cube, and one or several channels, such as
+    /// abundances, concentrations or heights. PATTERN has the same fields as that of --mask. Files
+    /// are of any format that is read for cubes, or PNG, JPEG or TIFF pictures. Values are packed
+    /// as float32, after the scaling that the file states; missing values become NaN.
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME=PATTERN", help_heading = "Labels"))]
     pub target: Vec<Assignment>,
-    /// Pack a further image with each cube, of another sensor or time, as 'rgb={dir}/{stem}.jpg' (repeatable)
+    /// Pack a further image with each cube, of another sensor or time, as 'rgb={dir}/{stem}.jpg'
+    /// (repeatable)
     ///
-    /// An image has bands of its own, and the rows and columns of its cube, or both a whole number of times as many, or as few.
-    /// PATTERN has the same fields as that of --mask. Files are of any format that is read for cubes, or PNG, JPEG or TIFF
-    /// pictures. Whole numbers of 8 bits are packed as float16, of 16 bits as float32, which hold them exactly; other values,
-    /// after the scaling that the file states, as those of the cubes. Missing values become NaN.
+    /// An image has bands of its own, and the rows and columns of its cube, or both a whole number
+    /// of times as many, or as few. PATTERN has the same fields as that of --mask. Files are of any
+    /// format that is read for cubes, or PNG, JPEG or TIFF pictures. Whole numbers of 8 bits are
+    /// packed as float16, of 16 bits as float32, which hold them exactly; other values, after the
+    /// scaling that the file states, as those of the cubes. Missing values become NaN.
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME=PATTERN", help_heading = "Images"))]
     pub image: Vec<Assignment>,
-    /// Bring targets and further images of another resolution to the pixels of their cubes: the value at the center of each
-    /// pixel, or the mean of the values in it [default: images keep their resolution, targets are refused]
+    /// Bring targets and further images of another resolution to the pixels of their cubes: the
+    /// value at the center of each pixel, or the mean of the values in it
+    /// [default: images keep their resolution, targets are refused]
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "nearest|mean", value_parser = one_of(&FitMethod::ALL), help_heading = "Images")
     )]
     pub fit: Option<FitMethod>,
-    /// Bounding boxes of objects: one file for all cubes, or a path with fields, as --mask: COCO, Pascal VOC, YOLO or CSV
+    /// Bounding boxes of objects: one file for all cubes, or a path with fields, as --mask: COCO,
+    /// Pascal VOC, YOLO or CSV
     ///
-    /// They become the columns `boxes`, a list of [x_min, y_min, x_max, y_max] by the edges of pixels, and `box_labels`, a list
-    /// of the names or ids of their classes. A CSV has the columns xmin, ymin, xmax, ymax or x, y, w, h, a column of classes
-    /// (FILE.csv::COLUMN names another one than class or label), and a column of file names, if it is of several cubes.
-    /// --unlisted says what happens to cubes that no file lists.
+    /// They become the columns `boxes`, a list of [x_min, y_min, x_max, y_max] by the edges of
+    /// pixels, and `box_labels`, a list of the names or ids of their classes. A CSV has the columns
+    /// xmin, ymin, xmax, ymax or x, y, w, h, a column of classes (FILE.csv::COLUMN names another
+    /// one than class or label), and a column of file names, if it is of several cubes. --unlisted
+    /// says what happens to cubes that no file lists.
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE|PATTERN", help_heading = "Labels"))]
     pub boxes: Option<String>,
     /// Options that decide the values.
@@ -552,7 +573,8 @@ impl ConvertOptions {
         Ok(())
     }
 
-    /// The patterns of files of labels. That of masks with a file for each class has the class in it.
+    /// The patterns of files of labels. That of masks with a file for each class has the class in
+    /// it.
     pub(crate) fn label_patterns(&self) -> impl Iterator<Item = &str> {
         self.mask.iter().map(|mask| &mask.pattern).chain(&self.boxes).map(String::as_str)
     }

@@ -25,8 +25,8 @@ use crate::pattern::Pattern;
 pub enum Scale {
     /// Store physical values unchanged.
     None,
-    /// A power of two for each stack, chosen so that its values fit fp16 and use its precision. It is 1 unless the
-    /// greatest magnitude is above 65504 or below 1/16. Every cube is read twice.
+    /// A power of two for each stack, chosen so that its values fit fp16 and use its precision. It
+    /// is 1 unless the greatest magnitude is above 65504 or below 1/16. Every cube is read twice.
     Auto,
     /// Divide values by this before the cast.
     Factor(f64),
@@ -71,8 +71,8 @@ pub enum PackedType {
     U16,
     /// The integers of the inputs, as they are.
     U8,
-    /// The narrowest integer type that holds the values of all inputs exactly; float16 if there is none. The plan chooses
-    /// it, and the dataset records the type.
+    /// The narrowest integer type that holds the values of all inputs exactly; float16 if there is
+    /// none. The plan chooses it, and the dataset records the type.
     Auto,
 }
 
@@ -103,8 +103,9 @@ impl PackedType {
     }
 }
 
-/// How missing values are packed. Missing values are those equal to the marker ([`ValueOptions::nodata`]), NaN, and infinities
-/// if spectra are normalised. They are replaced after normalising, so that the replacement is not part of any sum.
+/// How missing values are packed. Missing values are those equal to the marker
+/// ([`ValueOptions::nodata`]), NaN, and infinities if spectra are normalised. They are replaced
+/// after normalising, so that the replacement is not part of any sum.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fill {
@@ -141,8 +142,8 @@ impl FromStr for Fill {
     }
 }
 
-/// Normalisation of each pixel's spectrum. Missing and infinite values are not included, and are missing afterwards
-/// (see [`hsipack_format::spectrum`]).
+/// Normalisation of each pixel's spectrum. Missing and infinite values are not included, and are
+/// missing afterwards (see [`hsipack_format::spectrum`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Normalize {
     /// No normalisation.
@@ -151,8 +152,8 @@ pub enum Normalize {
     L1,
     /// Divide by the Euclidean norm over bands; a spectrum of zeros stays zero.
     L2,
-    /// Standard normal variate: subtract the mean over bands, then divide by their standard deviation (n − 1). A
-    /// constant spectrum becomes zero.
+    /// Standard normal variate: subtract the mean over bands, then divide by their standard
+    /// deviation (n − 1). A constant spectrum becomes zero.
     Snv,
 }
 
@@ -182,8 +183,8 @@ pub enum KeepBits {
     /// All bits of the type.
     #[default]
     All,
-    /// As many bits as hold 99 % of the real information of a sample of the inputs. The plan determines the number, and
-    /// the dataset records [`KeepBits::Bits`].
+    /// As many bits as hold 99 % of the real information of a sample of the inputs. The plan
+    /// determines the number, and the dataset records [`KeepBits::Bits`].
     Auto,
     /// This many: 1 to 10 for float16, 1 to 21 or 23 for float32.
     Bits(u8),
@@ -262,7 +263,8 @@ pub enum Reference {
     File(String),
     /// For each cube, the file that this pattern gives.
     Pattern(String),
-    /// The reference beside each cube, by the naming rules of the camera makers (`convert/pairs.rs`).
+    /// The reference beside each cube, by the naming rules of the camera makers
+    /// (`convert/pairs.rs`).
     Auto,
 }
 
@@ -296,8 +298,8 @@ from_words! {
     Reference: "a path, a pattern or auto";
 }
 
-/// All options that decide the values of a packed cube for a given source. The dataset stores them, so that
-/// `validate --source` and `repair` can compute the values again.
+/// All options that decide the values of a packed cube for a given source. The dataset stores them,
+/// so that `validate --source` and `repair` can compute the values again.
 // Datasets record them in this order, the help shows them in the order of `display_order`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Values"))]
@@ -305,20 +307,21 @@ from_words! {
 pub struct ValueOptions {
     /// Type of the packed values
     ///
-    /// int16, uint16 and uint8 keep the integers of the inputs bit for bit, with one scale factor, offset and fill value for
-    /// all; what cannot be kept exactly is refused. auto takes the narrowest of them that holds the inputs, otherwise
-    /// float16, and says why.
+    /// int16, uint16 and uint8 keep the integers of the inputs bit for bit, with one scale factor,
+    /// offset and fill value for all; what cannot be kept exactly is refused. auto takes the
+    /// narrowest of them that holds the inputs, otherwise float16, and says why.
     #[serde(with = "by_name")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "TYPE", value_parser = one_of(&PackedType::ALL), default_value_t = PackedType::F16, display_order = 21))]
     pub dtype: PackedType,
-    /// Divide values by this factor before the cast. It is recorded as scale_factor, so that readers undo it
+    /// Divide values by this factor before the cast. It is recorded as scale_factor, so that
+    /// readers undo it
     ///
-    /// auto takes a power of two for each cube shape, which is 1 unless values exceed 65504 or stay below 1/16. It reads
-    /// every cube twice.
+    /// auto takes a power of two for each cube shape, which is 1 unless values exceed 65504 or stay
+    /// below 1/16. It reads every cube twice.
     #[cfg_attr(feature = "clap", arg(long, value_name = "none|auto|FACTOR", default_value_t = Scale::None, display_order = 20))]
     pub scale: Scale,
-    /// Pack missing values (NaN, and the number that marks them), after normalising, as nan or as this VALUE, or stop with
-    /// an error
+    /// Pack missing values (NaN, and the number that marks them), after normalising, as nan or as
+    /// this VALUE, or stop with an error
     #[cfg_attr(feature = "clap", arg(long, value_name = "nan|VALUE|error", default_value_t = Fill::Nan, allow_negative_numbers = true, display_order = 17))]
     pub fill: Fill,
     /// Stored number that marks missing values, such as -9999 [default: what the file says]
@@ -333,17 +336,18 @@ pub struct ValueOptions {
     pub raw_values: bool,
     /// Round values to N mantissa bits; float16 has 10, float32 has 23
     ///
-    /// The other bits become zero, and take almost no space once compressed. auto keeps as many bits as hold 99 % of the
-    /// real information in a sample of the cubes. `hsipack tune` shows the gain and the cost.
+    /// The other bits become zero, and take almost no space once compressed. auto keeps as many
+    /// bits as hold 99 % of the real information in a sample of the cubes. `hsipack tune` shows the
+    /// gain and the cost.
     // Recipes omit this if all are kept, because recipes of older versions do not have it.
     #[serde(skip_serializing_if = "KeepBits::is_all")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "all|auto|N", default_value_t = KeepBits::All, display_order = 22))]
     pub keep_bits: KeepBits,
     /// Normalise each spectrum
     ///
-    /// l1 divides by the sum of magnitudes, l2 by the Euclidean norm. snv gives mean 0 and standard deviation 1 (over
-    /// n - 1). Missing and infinite values are not counted, and are missing afterwards. A spectrum of zeros becomes
-    /// zeros; with snv, so does a spectrum of equal values.
+    /// l1 divides by the sum of magnitudes, l2 by the Euclidean norm. snv gives mean 0 and standard
+    /// deviation 1 (over n - 1). Missing and infinite values are not counted, and are missing
+    /// afterwards. A spectrum of zeros becomes zeros; with snv, so does a spectrum of equal values.
     #[serde(with = "by_name")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = one_of(&Normalize::ALL), default_value_t = Normalize::None, display_order = 16))]
     pub normalize: Normalize,
@@ -355,10 +359,11 @@ pub struct ValueOptions {
     pub drop_bad_bands: bool,
     /// White reference: a cube of the same sensor, averaged over its rows
     ///
-    /// Give a file for all cubes; or a pattern with fields, as --mask, such as {dir}/white/{stem}.hdr;
-    /// or `auto` for the reference beside each cube, WHITEREF_NAME (Specim) or whiteReference (Headwall). Packs
-    /// (value - dark) / (white - dark), each file in its own scale, times the ratio of integration times if they differ.
-    /// --dry-run lists the references of each cube.
+    /// Give a file for all cubes; or a pattern with fields, as --mask, such as
+    /// {dir}/white/{stem}.hdr; or `auto` for the reference beside each cube, WHITEREF_NAME (Specim)
+    /// or whiteReference (Headwall). Packs (value - dark) / (white - dark), each file in its own
+    /// scale, times the ratio of integration times if they differ. --dry-run lists the references
+    /// of each cube.
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE|PATTERN|auto", display_order = 10))]
     pub white: Option<Reference>,
     /// Dark reference, given like --white (auto takes DARKREF_NAME or darkReference)
@@ -372,34 +377,40 @@ pub struct ValueOptions {
     pub white_reflectance: f64,
     /// Order of the axes of an array, such as byx [default: what the file says, otherwise yxb]
     ///
-    /// Name the axes in the index order of the file's own tool (NumPy, MATLAB, h5py): y, x and b (row, column, band) once
-    /// each, 1 for axes of length 1 to drop, as in 11yxb, and n for an axis of samples, each of which is a cube, as in nyxb.
+    /// Name the axes in the index order of the file's own tool (NumPy, MATLAB, h5py): y, x and b
+    /// (row, column, band) once each, 1 for axes of length 1 to drop, as in 11yxb, and n for an
+    /// axis of samples, each of which is a cube, as in nyxb.
     #[cfg_attr(feature = "clap", arg(long, value_name = "ORDER", help_heading = "Inputs"))]
     pub axes: Option<String>,
-    /// ENVI header of raw files that have none: a path with {dir}, {stem} or {path} of each file, such as
-    /// '{dir}/camera.hdr'
+    /// ENVI header of raw files that have none: a path with {dir}, {stem} or {path} of each file,
+    /// such as '{dir}/camera.hdr'
     // Recipes omit this and the following options if they are not used, because those of older versions do not have them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "PATTERN", help_heading = "Inputs"))]
     pub header: Option<String>,
-    /// Band centres: first:last (400:700), a list (400,410,420), a file, or an array in one ('{path}::VAR')
+    /// Band centres: first:last (400:700), a list (400,410,420), a file, or an array in one
+    /// ('{path}::VAR')
     ///
-    /// Centres are in nm, or in µm if all are below 100; a unit may follow a number, as in 0.4um:0.7um. first:last is for
-    /// bands at equal distances, both ends included. A file is a text of one centre for each band, a CSV with a column
-    /// wavelength, an ENVI header, or holds an array; its path may contain {dir}, {stem} and {path} of each cube. Centres
-    /// in the cube's own file are replaced.
+    /// Centres are in nm, or in µm if all are below 100; a unit may follow a number, as in
+    /// 0.4um:0.7um. first:last is for bands at equal distances, both ends included. A file is a
+    /// text of one centre for each band, a CSV with a column wavelength, an ENVI header, or holds
+    /// an array; its path may contain {dir}, {stem} and {path} of each cube. Centres in the cube's
+    /// own file are replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "A:B|LIST|FILE", help_heading = "Inputs"))]
     pub band_centers: Option<String>,
-    /// Cubes with a file for each band: a pattern of the files, such as '*_{band}.png' or 'TOA_{nm}nm.tif'
+    /// Cubes with a file for each band: a pattern of the files, such as '*_{band}.png' or
+    /// 'TOA_{nm}nm.tif'
     ///
-    /// {band} is the number of the band, {nm} or {um} its wavelength; bands are in this order. Every folder below the input
-    /// that holds such files is a cube. If the stars match different texts in one folder, each of them is a cube. The
-    /// pattern may contain folders, as in '{nm}/*.tif'.
+    /// {band} is the number of the band, {nm} or {um} its wavelength; bands are in this order.
+    /// Every folder below the input that holds such files is a cube. If the stars match different
+    /// texts in one folder, each of them is a cube. The pattern may contain folders, as in
+    /// '{nm}/*.tif'.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "PATTERN", help_heading = "Inputs"))]
     pub bands_from: Option<String>,
-    /// Files of bands that `exclude` leaves out, if cubes have a file for each band: the values depend on them.
+    /// Files of bands that `exclude` leaves out, if cubes have a file for each band: the values
+    /// depend on them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "clap", arg(skip))]
     pub bands_exclude: Vec<String>,
@@ -409,12 +420,13 @@ pub struct ValueOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "ROWSxCOLUMNS", help_heading = "Inputs"))]
     pub mosaic: Option<Mosaic>,
-    /// Resample spectra to other bands: those of a CSV with the columns wavelength and fwhm, an ENVI header, a dataset or a
-    /// cube
+    /// Resample spectra to other bands: those of a CSV with the columns wavelength and fwhm, an
+    /// ENVI header, a dataset or a cube
     ///
-    /// Each new band is a mean of the physical values of the cube's bands, weighted by a Gaussian of its fwhm; without fwhm,
-    /// it is interpolated linearly. Wavelengths are in nm, or in µm if all are below 100. Bands where the cube has none are
-    /// NaN and marked as bad. --bands, --wavelengths and --drop-bad-bands then choose among the new bands.
+    /// Each new band is a mean of the physical values of the cube's bands, weighted by a Gaussian
+    /// of its fwhm; without fwhm, it is interpolated linearly. Wavelengths are in nm, or in µm if
+    /// all are below 100. Bands where the cube has none are NaN and marked as bad. --bands,
+    /// --wavelengths and --drop-bad-bands then choose among the new bands.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", display_order = 15))]
     pub resample: Option<BandGrid>,
@@ -454,7 +466,8 @@ impl Default for ValueOptions {
 const RECORDED: [(&str, &str); 2] = [("fill", "nodata"), ("nodata", "ignore_value")];
 
 impl ValueOptions {
-    /// Whether packed values, times their scale factor, are the physical values that the files of the cubes define.
+    /// Whether packed values, times their scale factor, are the physical values that the files of
+    /// the cubes define.
     pub(crate) fn are_physical(&self) -> bool {
         !self.raw_values
             && self.white.is_none()
@@ -489,7 +502,8 @@ impl ValueOptions {
         serde_json::from_value(options.collect::<Map<_, _>>().into())
     }
 
-    /// Checks that the options change no number of the inputs, so that integers can be packed as they are.
+    /// Checks that the options change no number of the inputs, so that integers can be packed as
+    /// they are.
     ///
     /// # Errors
     /// If one of them does; the error names it.
@@ -559,7 +573,8 @@ impl ValueOptions {
     }
 }
 
-/// Reads the number that marks missing values. Words say how missing values are packed, which is another option.
+/// Reads the number that marks missing values. Words say how missing values are packed, which is
+/// another option.
 fn nodata<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<f64>, D::Error> {
     match Value::deserialize(from)? {
         Value::Null => Ok(None),

@@ -6,7 +6,8 @@ use std::str::FromStr;
 use serde::de::{Error, Unexpected};
 use serde::{Deserialize, Deserializer};
 
-/// A value as users give it, a word or a number, or as datasets record it: with its kind, as in `{"factor": 2.0}`.
+/// A value as users give it, a word or a number, or as datasets record it: with its kind, as in
+/// `{"factor": 2.0}`.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum OptionValue {

@@ -13,13 +13,14 @@ use crate::convert::staging::{Claim, Staging};
 /// The most names of shards in an error.
 const SHOWN: usize = 10;
 
-/// Turns what workers wrote for the conversion planned in `file` into a dataset. It appears complete, or replaces the
-/// previous dataset if cubes are appended. Repeating it does nothing.
+/// Turns what workers wrote for the conversion planned in `file` into a dataset. It appears
+/// complete, or replaces the previous dataset if cubes are appended. Repeating it does nothing.
 ///
 /// `change_folder` says whether this process may change its working directory to that of the plan.
 ///
 /// # Errors
-/// If a receipt is missing, damaged or belongs to another plan, or workers are still writing. Nothing is then changed.
+/// If a receipt is missing, damaged or belongs to another plan, or workers are still writing.
+/// Nothing is then changed.
 pub fn commit(file: &Path, change_folder: bool) -> Result<Report> {
     let start = Instant::now();
     let opened = Opened::read(file, change_folder)?;
@@ -44,8 +45,8 @@ pub fn commit(file: &Path, change_folder: bool) -> Result<Report> {
     Ok(report)
 }
 
-/// Gives up the conversion planned in `file`: removes what workers wrote, and the plan that was begun at the output.
-/// Does nothing if that has already ended.
+/// Gives up the conversion planned in `file`: removes what workers wrote, and the plan that was
+/// begun at the output. Does nothing if that has already ended.
 ///
 /// # Errors
 /// If workers are still writing, or something cannot be removed.

@@ -1,6 +1,8 @@
-//! The file of a plan. It contains everything that workers and the commit need to know, so that they decide nothing.
+//! The file of a plan. It contains everything that workers and the commit need to know, so that
+//! they decide nothing.
 //!
-//! It is JSON with a hash of itself. What many cubes have in common (their wavelengths, their type) is stored once.
+//! It is JSON with a hash of itself. What many cubes have in common (their wavelengths, their type)
+//! is stored once.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -546,7 +548,8 @@ impl<'a> PlanFile<'a> {
         }
     }
 
-    /// Refuses a path of a file that is no plan. It may be an input whose name is taken for that of the plan.
+    /// Refuses a path of a file that is no plan. It may be an input whose name is taken for that of
+    /// the plan.
     ///
     /// # Errors
     /// If there is anything else, or it cannot be read.

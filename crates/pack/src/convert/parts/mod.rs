@@ -1,4 +1,5 @@
-//! Conversions in parts, by several processes on one or many machines, started by any workflow engine.
+//! Conversions in parts, by several processes on one or many machines, started by any workflow
+//! engine.
 //!
 //! | step | file | what it does |
 //! |---|---|---|
@@ -6,11 +7,13 @@
 //! | work | `work.rs` | writes a part of the shards, with a receipt for each |
 //! | commit | `commit.rs` | checks that all receipts exist, then turns the shards into a dataset |
 //!
-//! `file.rs` defines the file that the first step writes, and `part.rs` which shards belong to which part. All steps
-//! share the staging folder of a conversion by one process (`convert/staging/`), so such a process can also resume the
-//! conversion (`--resume`). The plan alone decides what a shard contains. So the dataset is the same byte for byte,
-//! whichever process wrote which shard, in whichever order. It does no harm if two processes write the same shard, for
-//! example because one was thought to be dead: each writes its own file, and then renames it to the shard's name.
+//! `file.rs` defines the file that the first step writes, and `part.rs` which shards belong to
+//! which part. All steps share the staging folder of a conversion by one process
+//! (`convert/staging/`), so such a process can also resume the conversion (`--resume`). The plan
+//! alone decides what a shard contains. So the dataset is the same byte for byte, whichever process
+//! wrote which shard, in whichever order. It does no harm if two processes write the same shard,
+//! for example because one was thought to be dead: each writes its own file, and then renames it to
+//! the shard's name.
 
 mod commit;
 mod file;

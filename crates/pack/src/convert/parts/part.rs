@@ -30,8 +30,8 @@ impl Part {
         }
     }
 
-    /// Those of `all` that belong to this part. Neighbours go to different parts, because shards of one stack take
-    /// about the same time.
+    /// Those of `all` that belong to this part. Neighbours go to different parts, because shards of
+    /// one stack take about the same time.
     pub(crate) fn of<T>(self, all: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
         all.skip(self.index).step_by(self.of.get())
     }

@@ -41,11 +41,12 @@ pub struct Planned {
     pub already_complete: bool,
 }
 
-/// Plans a conversion, and writes the plan to `file`, a path or a URL. Records at the output that the conversion was
-/// begun. From then on, workers can write their parts.
+/// Plans a conversion, and writes the plan to `file`, a path or a URL. Records at the output that
+/// the conversion was begun. From then on, workers can write their parts.
 ///
 /// # Errors
-/// If anything is wrong with inputs, options or the output, or the plan cannot be written. Nothing is then begun.
+/// If anything is wrong with inputs, options or the output, or the plan cannot be written. Nothing
+/// is then begun.
 pub fn plan(
     options: &ConvertOptions,
     file: &Path,

@@ -37,7 +37,8 @@ pub struct WorkOptions {
     /// Memory for reading, for all threads together; more makes transposing large scenes faster
     #[cfg_attr(feature = "clap", arg(long, value_name = "BYTES", value_parser = bytes, default_value = "256MiB"))]
     pub buffer_size: usize,
-    /// Whether this process may change its working directory to that of the plan, if paths are relative.
+    /// Whether this process may change its working directory to that of the plan, if paths are
+    /// relative.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub change_folder: bool,
 }
@@ -151,12 +152,12 @@ fn enter(folder: &Path, plan: &Path, change: bool) -> Result<()> {
     .with_remedy("run the command in that folder, or plan with absolute paths"))
 }
 
-/// Writes the shards of a part of the conversion planned in `file`, except those that have receipts. `planned` is
-/// called with the number of bytes to read.
+/// Writes the shards of a part of the conversion planned in `file`, except those that have
+/// receipts. `planned` is called with the number of bytes to read.
 ///
 /// # Errors
-/// If the plan is damaged, or another conversion was begun at the output; if a cube has changed since, or cannot be
-/// read; if a shard cannot be written. Finished shards are kept.
+/// If the plan is damaged, or another conversion was begun at the output; if a cube has changed
+/// since, or cannot be read; if a shard cannot be written. Finished shards are kept.
 pub fn work(
     file: &Path,
     options: &WorkOptions,
@@ -219,11 +220,12 @@ fn work_here(
     Ok(report)
 }
 
-/// Returns a function that reports the progress of the conversion planned in `file`. It can be called repeatedly.
+/// Returns a function that reports the progress of the conversion planned in `file`. It can be
+/// called repeatedly.
 ///
 /// # Errors
-/// If the plan cannot be read. The returned function fails if receipts cannot be listed, or the conversion was
-/// discarded.
+/// If the plan cannot be read. The returned function fails if receipts cannot be listed, or the
+/// conversion was discarded.
 pub fn state(file: &Path, change_folder: bool) -> Result<impl Fn() -> Result<State>> {
     let opened = Opened::read(file, change_folder)?;
     let all: Vec<(String, usize)> =

@@ -83,8 +83,9 @@ pub(super) fn continued(
     })
 }
 
-/// Refuses options that ask for another layout than `stack` has, for the `fresh` stack that they would make. Options with their
-/// default value ask for nothing, and sizes of blocks and shards are only aims.
+/// Refuses options that ask for another layout than `stack` has, for the `fresh` stack that they
+/// would make. Options with their default value ask for nothing, and sizes of blocks and shards are
+/// only aims.
 fn check_layout(
     fresh: &PlannedStack,
     stack: &Stack,
@@ -137,8 +138,8 @@ pub(super) fn made_masks(base: Option<&Dataset>) -> BTreeMap<String, MaskMeaning
     masks.filter(|(_, meaning)| meaning.origin.is_some()).collect()
 }
 
-/// The masks of new cubes, sorted by name: those that have files, and those that were added to the dataset after
-/// packing, which have no patterns.
+/// The masks of new cubes, sorted by name: those that have files, and those that were added to the
+/// dataset after packing, which have no patterns.
 ///
 /// # Errors
 /// If files are given for a mask that was added after packing.
@@ -166,8 +167,9 @@ pub(super) fn with_made(
     Ok(groups)
 }
 
-/// The options that decided the values of a dataset; `None` if it does not record them. Of several conversions, the last
-/// that calibrated by references counts, because cubes without references may have been calibrated before.
+/// The options that decided the values of a dataset; `None` if it does not record them. Of several
+/// conversions, the last that calibrated by references counts, because cubes without references may
+/// have been calibrated before.
 pub(crate) fn values_of(base: &Dataset) -> Option<ValueOptions> {
     let recipes = recipe::read(base).ok()?;
     let calibrated = recipes
@@ -177,8 +179,8 @@ pub(crate) fn values_of(base: &Dataset) -> Option<ValueOptions> {
     recipes.into_iter().nth(index).map(|recipe| recipe.values)
 }
 
-/// A note if the new cubes are calibrated by references and those of the dataset are not, or the other way round. That is
-/// right if the others were calibrated before.
+/// A note if the new cubes are calibrated by references and those of the dataset are not, or the
+/// other way round. That is right if the others were calibrated before.
 pub(super) fn calibration_note(ours: &ValueOptions, theirs: &ValueOptions) -> Option<String> {
     let is_calibrated = |values: &ValueOptions| (values.white.is_some(), values.dark.is_some());
     let words = |(white, dark)| match (white, dark) {
@@ -197,7 +199,8 @@ pub(super) fn calibration_note(ours: &ValueOptions, theirs: &ValueOptions) -> Op
     })
 }
 
-/// Notes about options that differ from those of the dataset, where files that differ, too, may need that.
+/// Notes about options that differ from those of the dataset, where files that differ, too, may
+/// need that.
 pub(super) fn option_notes(
     ours: &ValueOptions,
     theirs: &ValueOptions,
@@ -228,11 +231,12 @@ pub(super) fn option_notes(
     .flatten()
 }
 
-/// Refuses to append if options that decide the layout, or the meaning of values, differ from those of the existing dataset.
+/// Refuses to append if options that decide the layout, or the meaning of values, differ from those
+/// of the existing dataset.
 ///
 /// # Errors
-/// If the dataset was packed with another dtype, normalisation or choice of `--raw-values`, keeps another number of mantissa
-/// bits, or its values have an `add_offset`, which packing never writes.
+/// If the dataset was packed with another dtype, normalisation or choice of `--raw-values`, keeps
+/// another number of mantissa bits, or its values have an `add_offset`, which packing never writes.
 pub fn check_append(values: &ValueOptions, base: &Dataset) -> Result<()> {
     let is_shifted_float =
         |stack: &&Stack| stack.image.add_offset() != 0.0 && stack.image.meta().dtype.is_float();

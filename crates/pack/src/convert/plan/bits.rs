@@ -9,8 +9,8 @@ use super::Plan;
 use crate::convert::options::{KeepBits, Resources, ValueOptions};
 use crate::precision::{self, SHARE};
 
-/// Replaces `auto` by a number: that of the existing dataset if cubes are appended, otherwise the number that a sample
-/// of the inputs needs.
+/// Replaces `auto` by a number: that of the existing dataset if cubes are appended, otherwise the
+/// number that a sample of the inputs needs.
 ///
 /// # Errors
 /// If an input cannot be read.

@@ -1,4 +1,5 @@
-//! Names of the classes of masks, in all cubes of a plan and in the dataset to which they are appended.
+//! Names of the classes of masks, in all cubes of a plan and in the dataset to which they are
+//! appended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +16,8 @@ use crate::convert::masks::MaskGroup;
 pub(super) struct ClassNames {
     /// Their names, in order of the packed ids, in all cubes so far.
     names: BTreeMap<String, Vec<String>>,
-    /// Masks whose classes have different names in different stacks of the dataset. Older versions packed such ones.
-    /// Cubes are compared only with those of their own stack.
+    /// Masks whose classes have different names in different stacks of the dataset. Older versions
+    /// packed such ones. Cubes are compared only with those of their own stack.
     disagreeing: BTreeSet<String>,
     /// Names in the files of the masks whose classes get new ids.
     in_files: BTreeMap<String, BTreeSet<String>>,
@@ -97,8 +98,8 @@ impl ClassNames {
         }
     }
 
-    /// The masks of a cube whose classes have other names than those so far, with all names. They are added by
-    /// [`add`](Self::add).
+    /// The masks of a cube whose classes have other names than those so far, with all names. They
+    /// are added by [`add`](Self::add).
     ///
     /// # Errors
     /// If a class has different names.
@@ -132,7 +133,8 @@ impl ClassNames {
         groups.iter().try_for_each(of)
     }
 
-    /// Gives the masks of all stacks the names: a stack may have no cube whose mask file names the classes.
+    /// Gives the masks of all stacks the names: a stack may have no cube whose mask file names the
+    /// classes.
     ///
     /// # Errors
     /// If a class has different names.

@@ -19,7 +19,8 @@ use crate::table::{self, NameList, Tables};
 /// An input, and the error if its columns could not be completed.
 pub(super) type Completed = (Input, Option<Error>);
 
-/// Columns from everything that describes cubes: lists of inputs, paths, tables and lists of splits.
+/// Columns from everything that describes cubes: lists of inputs, paths, tables and lists of
+/// splits.
 pub(super) struct Columns<'a> {
     options: &'a ConvertOptions,
     path_columns: Option<Regex>,
@@ -30,8 +31,8 @@ pub(super) struct Columns<'a> {
     field_names: BTreeSet<String>,
     /// Fields that patterns use.
     used: BTreeSet<String>,
-    /// How many tables are looked up before the name of a sample follows from its columns; `None` if it also needs the last
-    /// one, or columns of files.
+    /// How many tables are looked up before the name of a sample follows from its columns; `None`
+    /// if it also needs the last one, or columns of files.
     tables_before_name: Option<usize>,
     /// For each table, the first text that was looked up in it and not found.
     not_found: Vec<Option<String>>,
@@ -39,10 +40,12 @@ pub(super) struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// Reads the tables and lists, and checks that the patterns of all options have only fields that exist.
+    /// Reads the tables and lists, and checks that the patterns of all options have only fields
+    /// that exist.
     ///
     /// # Errors
-    /// If a table or list cannot be read, an expression is invalid, or a pattern has an unknown field.
+    /// If a table or list cannot be read, an expression is invalid, or a pattern has an unknown
+    /// field.
     pub fn new(options: &'a ConvertOptions, inputs: &[Input]) -> Result<Self> {
         let path_columns = options.path_columns.as_deref().map(|expression| {
             Regex::new(expression).map_err(|error| {
@@ -116,9 +119,9 @@ impl<'a> Columns<'a> {
         })
     }
 
-    /// Completes the columns of the inputs, which then include their names, and their fields. Inputs that tables and lists
-    /// leave out are removed, and those that `select` removes, which also gets the inputs that have an error. `skip` takes
-    /// inputs that cannot be packed.
+    /// Completes the columns of the inputs, which then include their names, and their fields.
+    /// Inputs that tables and lists leave out are removed, and those that `select` removes, which
+    /// also gets the inputs that have an error. `skip` takes inputs that cannot be packed.
     ///
     /// # Errors
     /// If `skip` fails; if tables and lists do not fit the inputs.
@@ -415,8 +418,8 @@ pub(super) fn acquired(columns: &mut Map<String, Value>, acquisition: Option<Acq
     }
 }
 
-/// Makes a label of the column for labels, and renames columns that have the name of a field that hsipack writes itself:
-/// `id` becomes `table.id`.
+/// Makes a label of the column for labels, and renames columns that have the name of a field that
+/// hsipack writes itself: `id` becomes `table.id`.
 ///
 /// # Errors
 /// If a program gave such a column.

@@ -16,7 +16,8 @@ struct Line {
 }
 
 impl CubeNotes {
-    /// Adds `note` about `cube` to `notes`. If another cube had the same note, its line counts this cube.
+    /// Adds `note` about `cube` to `notes`. If another cube had the same note, its line counts this
+    /// cube.
     pub fn add(&mut self, cube: &str, note: &str, notes: &mut Vec<String>) {
         if let Some(line) = self.lines.get_mut(note) {
             line.others += 1;

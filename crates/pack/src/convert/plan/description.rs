@@ -1,5 +1,5 @@
-//! Descriptions of planned cubes. The files of many cubes say the same about their bands and values, and a plan of many
-//! cubes keeps it once.
+//! Descriptions of planned cubes. The files of many cubes say the same about their bands and
+//! values, and a plan of many cubes keeps it once.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -18,7 +18,8 @@ pub struct Description {
 }
 
 impl Description {
-    /// The description of a cube, without what belongs to it alone: files, notes, place and radiometry.
+    /// The description of a cube, without what belongs to it alone: files, notes, place and
+    /// radiometry.
     pub fn new(mut info: CubeInfo, bands: Option<Vec<usize>>) -> (Self, OwnInfo) {
         let own_info = OwnInfo { geo: info.geo.take(), radiometry: info.radiometry.take() };
         info.files = Vec::new();
@@ -102,7 +103,8 @@ pub struct OwnInfo {
 #[derive(Debug, Default)]
 pub(super) struct Descriptions(VecDeque<Arc<Description>>);
 
-/// Number of descriptions with which a new one is compared. Folders often hold cubes of a few sensors in turns.
+/// Number of descriptions with which a new one is compared. Folders often hold cubes of a few
+/// sensors in turns.
 const MAX_DESCRIPTIONS: usize = 16;
 
 impl Descriptions {

@@ -1,5 +1,5 @@
-//! The order of the axes of an array, if its own file does not say it: the shape of its mask, and other cubes of the same
-//! lengths.
+//! The order of the axes of an array, if its own file does not say it: the shape of its mask, and
+//! other cubes of the same lengths.
 
 use std::collections::HashMap;
 
@@ -12,8 +12,9 @@ use crate::convert::named_files;
 use crate::convert::options::ValueOptions;
 use crate::input::Input;
 
-/// Evidence for the order of the axes of arrays. It is collected while inputs are examined, so that no input is opened for it
-/// alone: an input whose axes are not known waits until another input of the same lengths says them.
+/// Evidence for the order of the axes of arrays. It is collected while inputs are examined, so that
+/// no input is opened for it alone: an input whose axes are not known waits until another input of
+/// the same lengths says them.
 pub(super) struct Evidence<'a> {
     groups: &'a [MaskGroup],
     values: &'a ValueOptions,
@@ -100,7 +101,8 @@ impl<'a> Evidence<'a> {
         Some(Found { axes, why: "another cube with axes of these lengths" })
     }
 
-    /// The order of the axes of an array whose order was only guessed, if its mask contradicts the guess.
+    /// The order of the axes of an array whose order was only guessed, if its mask contradicts the
+    /// guess.
     pub fn of_guess(&self, input: &Input) -> Option<Found> {
         if self.groups.is_empty() {
             return None;

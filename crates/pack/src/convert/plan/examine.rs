@@ -1,5 +1,5 @@
-//! Examines an input for the plan: opens its cube, references, masks and companions. This reads files, so threads examine several inputs
-//! at once, and nothing here depends on other inputs.
+//! Examines an input for the plan: opens its cube, references, masks and companions. This reads
+//! files, so threads examine several inputs at once, and nothing here depends on other inputs.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! Integers that are packed as they are: checks that the numbers of all inputs fit one type, scale, offset and fill value, and
-//! chooses the type (`--dtype auto`). Cubes are read only if what their files say does not suffice.
+//! Integers that are packed as they are: checks that the numbers of all inputs fit one type, scale,
+//! offset and fill value, and chooses the type (`--dtype auto`). Cubes are read only if what their
+//! files say does not suffice.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,8 +23,8 @@ pub struct ExactIntegers {
     pub scaling: metadata::Scaling,
 }
 
-/// The integers that `--dtype auto` would choose for the inputs of a plan. `None` if these are not integers of 8 or 16 bits, so
-/// that all of them would have to be read, or if they cannot be kept.
+/// The integers that `--dtype auto` would choose for the inputs of a plan. `None` if these are not
+/// integers of 8 or 16 bits, so that all of them would have to be read, or if they cannot be kept.
 ///
 /// # Errors
 /// If an input cannot be read, or `stop` was set.
@@ -103,8 +104,8 @@ fn pattern(number: i64) -> usize {
 /// Gives the stacks of the plan the scale, offset and fill value of their integers.
 ///
 /// # Errors
-/// If the numbers of an input do not fit the type, or mean something else than those of other inputs, or no integer is free
-/// to stand for missing values.
+/// If the numbers of an input do not fit the type, or mean something else than those of other
+/// inputs, or no integer is free to stand for missing values.
 pub(super) fn settle(
     plan: &mut Plan,
     values: &ValueOptions,
@@ -200,7 +201,8 @@ fn free(dtype: DType, found: &Found) -> Result<i64> {
     })
 }
 
-/// The narrowest type that holds the integers of all inputs, with a note; float16 and the reason if there is none.
+/// The narrowest type that holds the integers of all inputs, with a note; float16 and the reason if
+/// there is none.
 ///
 /// # Errors
 /// If an input cannot be read, or `stop` was set.
@@ -344,8 +346,8 @@ fn is_in(number: i64, (least, greatest): (i64, i64)) -> bool {
     (least..=greatest).contains(&number)
 }
 
-/// Reads the numbers of some samples; `None` if there are no samples. If `missing` says what stands for missing values, all
-/// numbers must fit the type in the options.
+/// Reads the numbers of some samples; `None` if there are no samples. If `missing` says what stands
+/// for missing values, all numbers must fit the type in the options.
 ///
 /// # Errors
 /// If a cube cannot be read, a number does not fit, or `stop` was set.

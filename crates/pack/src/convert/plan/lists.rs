@@ -21,12 +21,14 @@ pub(crate) struct Listed {
 
 /// Gives the inputs the columns that the lists have for them.
 ///
-/// A name is, in this order: the name of a sample; its path below the input folder, with or without its ending; the end of
-/// its path, or a path that ends in its path below the input folder; its file name with or without its ending; the same
-/// with another ending; a folder of samples. If no line of a list is a name, one of the columns of the lines may have them.
+/// A name is, in this order: the name of a sample; its path below the input folder, with or without
+/// its ending; the end of its path, or a path that ends in its path below the input folder; its
+/// file name with or without its ending; the same with another ending; a folder of samples. If no
+/// line of a list is a name, one of the columns of the lines may have them.
 ///
 /// # Errors
-/// If an input is in two lists of one column, a name may mean several files, or no name of a list matches an input.
+/// If an input is in two lists of one column, a name may mean several files, or no name of a list
+/// matches an input.
 pub(crate) fn assign(lists: &[NameList], inputs: &mut [Input]) -> Result<Listed> {
     let mut listed = Listed { is_listed: vec![false; inputs.len()], notes: Vec::new() };
     if lists.is_empty() {
@@ -117,7 +119,8 @@ const MAX_COLUMNS: usize = 16;
 
 /// The inputs by what lists may call them.
 struct Places {
-    /// By their names, their paths as given, and their paths below the input folder with and without the ending.
+    /// By their names, their paths as given, and their paths below the input folder with and
+    /// without the ending.
     whole: HashMap<String, Vec<usize>>,
     /// By their file names, with and without the ending.
     last: HashMap<String, Vec<usize>>,
@@ -160,7 +163,8 @@ impl Places {
         Self { whole, last, folders, around, below }
     }
 
-    /// The names of a list: its lines, or the column of its lines that has most names of inputs. A note says which.
+    /// The names of a list: its lines, or the column of its lines that has most names of inputs. A
+    /// note says which.
     fn names_of<'a>(
         &self,
         list: &'a NameList,
@@ -226,7 +230,8 @@ impl Places {
         Ok(self.folders.get(name).cloned().unwrap_or_default())
     }
 
-    /// Whether the folders in a list are the end of those of an input, or end in those below the input folder.
+    /// Whether the folders in a list are the end of those of an input, or end in those below the
+    /// input folder.
     fn fits(&self, input: usize, folders: &[&str]) -> bool {
         let around = self.around[input].iter().rev();
         let equal = around
@@ -237,7 +242,8 @@ impl Places {
     }
 }
 
-/// Whether these are the numbers of lines, perhaps below a header. Inputs may have numbers as names, too, as `0001`.
+/// Whether these are the numbers of lines, perhaps below a header. Inputs may have numbers as
+/// names, too, as `0001`.
 fn are_line_numbers(names: &[String]) -> bool {
     let count = |from: usize, names: &[String]| {
         names.iter().enumerate().all(|(line, name)| *name == (line + from).to_string())

@@ -1,7 +1,8 @@
 //! Plans a conversion: opens and checks every input once, and gives it a place in a stack.
 //!
-//! Planning writes nothing, so every problem that can be detected is found before any file is changed: unreadable and
-//! truncated files, repeated names, masks of another shape, wavelengths that disagree.
+//! Planning writes nothing, so every problem that can be detected is found before any file is
+//! changed: unreadable and truncated files, repeated names, masks of another shape, wavelengths
+//! that disagree.
 
 mod append;
 mod bits;
@@ -245,14 +246,16 @@ pub struct PlannedMask {
     pub origin: Option<MaskOrigin>,
 }
 
-/// Number of inputs that are examined before the first of them is added to the plan. If one cannot be packed, at most so many
-/// others were examined in vain.
+/// Number of inputs that are examined before the first of them is added to the plan. If one cannot
+/// be packed, at most so many others were examined in vain.
 const EXAMINED_TOGETHER: usize = 128;
 
-/// Plans a conversion. `base` is the dataset to append to; `stop` is set when the user wants to stop.
+/// Plans a conversion. `base` is the dataset to append to; `stop` is set when the user wants to
+/// stop.
 ///
 /// # Errors
-/// If anything is wrong with an input or the options, as far as this can be detected without reading every value.
+/// If anything is wrong with an input or the options, as far as this can be detected without
+/// reading every value.
 pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool) -> Result<Plan> {
     options.check()?;
     let mut options = options.with_bands_exclude();

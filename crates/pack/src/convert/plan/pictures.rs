@@ -14,10 +14,12 @@ use crate::input::Input;
 /// The most names that a note lists.
 const LISTED: usize = 3;
 
-/// Notes about entries of files of labels that are no cubes of this plan. `patterns` give the files of each cube.
+/// Notes about entries of files of labels that are no cubes of this plan. `patterns` give the files
+/// of each cube.
 ///
 /// # Errors
-/// If an entry may mean several cubes, or none of the entries of a file means one, unless the cubes are appended to others.
+/// If an entry may mean several cubes, or none of the entries of a file means one, unless the cubes
+/// are appended to others.
 pub(super) fn check<'a>(
     patterns: impl Iterator<Item = &'a str>,
     inputs: &[Input],
@@ -82,8 +84,8 @@ fn files<'a, 'b>(
     files
 }
 
-/// Whether the files that a pattern gives may hold the labels of several cubes. Their entries are compared with paths below
-/// the input folder, which samples then record.
+/// Whether the files that a pattern gives may hold the labels of several cubes. Their entries are
+/// compared with paths below the input folder, which samples then record.
 pub(super) fn may_be_of_several(pattern: &str) -> bool {
     let file = Input::parse(pattern).file;
     let is = |ending: &str| {

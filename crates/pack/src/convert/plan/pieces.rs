@@ -21,7 +21,8 @@ pub(crate) struct Opened<'a> {
 /// Rows of a planned cube that one thread reads, in the given order.
 pub(crate) struct Piece<'a> {
     pub cube: Arc<Opened<'a>>,
-    /// Ranges of rows, each read at once. A source that must be read in order has all of them in one piece.
+    /// Ranges of rows, each read at once. A source that must be read in order has all of them in
+    /// one piece.
     pub reads: Vec<Range<usize>>,
 }
 

@@ -260,7 +260,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Refuses to append a cube that would not be calibrated, although references are beside it, to cubes that were.
+    /// Refuses to append a cube that would not be calibrated, although references are beside it, to
+    /// cubes that were.
     fn check_calibrated(&self, input: &Input) -> Result<()> {
         let Some(theirs) = &self.theirs else { return Ok(()) };
         let values = &self.options.values;
@@ -280,8 +281,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// The stack for a cube of `shape`, created if it is the first cube of its shape. Checks that the stack fits the
-    /// cube's description of its bands.
+    /// The stack for a cube of `shape`, created if it is the first cube of its shape. Checks that
+    /// the stack fits the cube's description of its bands.
     fn stack(
         &mut self,
         shape: CubeShape,
@@ -454,8 +455,8 @@ impl<'a> Planner<'a> {
         Ok(stack)
     }
 
-    /// Refuses the companions of a cube if they do not fit those of its stack, or have other bands, types or resolutions than in
-    /// other stacks.
+    /// Refuses the companions of a cube if they do not fit those of its stack, or have other bands,
+    /// types or resolutions than in other stacks.
     fn check_companions(&self, stack: usize, companions: &[PlannedCompanion]) -> Result<()> {
         let stack = &self.plan.stacks[stack];
         for (role, option) in [(Role::Target, Opt::Target), (Role::Image, Opt::Image)] {
@@ -497,7 +498,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Adds the masks of a cube to those of its stack. `with_ids` says which of them have class ids.
+    /// Adds the masks of a cube to those of its stack. `with_ids` says which of them have class
+    /// ids.
     fn merge_masks(
         &mut self,
         stack: usize,
@@ -514,7 +516,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Refuses a mask that has class ids in some cubes and layers in others: the ids would be read as sets of layers.
+    /// Refuses a mask that has class ids in some cubes and layers in others: the ids would be read
+    /// as sets of layers.
     fn check_kinds(&self, stack: usize, masks: &[PlannedMask], with_ids: &[bool]) -> Result<()> {
         let stack = &self.plan.stacks[stack];
         for ((group, theirs), has_ids) in self.plan.masks.iter().zip(masks).zip(with_ids) {
@@ -667,7 +670,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Adds a note if several cubes have one band each: most likely they are the bands of one scene.
+    /// Adds a note if several cubes have one band each: most likely they are the bands of one
+    /// scene.
     fn note_single_bands(&mut self) {
         let single = |sample: &&PlannedSample| {
             sample.shape().bands == 1 && sample.input.stands_for.is_none()
@@ -691,7 +695,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Adds a note if the dataset has splits and no new cube has one: then no split reads the new cubes.
+    /// Adds a note if the dataset has splits and no new cube has one: then no split reads the new
+    /// cubes.
     fn note_no_split(&mut self) {
         let has_splits = self.base.is_some_and(|base| {
             let samples = base.samples();
@@ -705,8 +710,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Adds a note if a group, such as a patient, is in several splits: then what is measured on one of them is not about
-    /// unseen patients.
+    /// Adds a note if a group, such as a patient, is in several splits: then what is measured on
+    /// one of them is not about unseen patients.
     fn note_groups(&mut self) {
         let mut splits: BTreeMap<Cow<'_, str>, BTreeSet<Cow<'_, str>>> = BTreeMap::new();
         let stored = self.base.into_iter().flat_map(|base| {
@@ -733,8 +738,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Records no statistics of splits if there are too many of them, for example one for every other cube: those of
-    /// one split take as much space as those of the whole stack.
+    /// Records no statistics of splits if there are too many of them, for example one for every
+    /// other cube: those of one split take as much space as those of the whole stack.
     fn limit_splits(&mut self) {
         let splits: HashSet<_> =
             self.plan.samples.iter().filter_map(PlannedSample::split).collect();
@@ -803,7 +808,8 @@ fn shared_text(text: Option<String>, before: Option<&PlannedSample>) -> Option<A
 /// The most splits for which statistics are recorded.
 pub(crate) const MAX_SPLITS: usize = 64;
 
-/// The layers of a mask in all cubes: `ours` of those so far, then those that another cube has besides.
+/// The layers of a mask in all cubes: `ours` of those so far, then those that another cube has
+/// besides.
 ///
 /// # Errors
 /// If these are too many, or the dataset to which cubes are appended has other layers.
@@ -838,11 +844,12 @@ fn together(mask: &str, ours: &[String], theirs: &[String], is_fixed: bool) -> R
     }
 }
 
-/// A shard has room for at least this many cubes, unless they are large. Otherwise a dataset to which cubes are
-/// appended one by one would have a file for each cube.
+/// A shard has room for at least this many cubes, unless they are large. Otherwise a dataset to
+/// which cubes are appended one by one would have a file for each cube.
 const ROOM: usize = 64;
 
-/// Prevents a shard from having room for many more cubes than there are, because its index has an entry for each.
+/// Prevents a shard from having room for many more cubes than there are, because its index has an
+/// entry for each.
 fn size_shards(stack: &mut PlannedStack) {
     if stack.existing == 0 {
         let room = stack.samples.len().max(ROOM);

@@ -9,7 +9,8 @@ use super::PlannedSample;
 use super::pieces::{Opened, Piece, Room};
 use crate::convert::options::{Resources, ValueOptions};
 
-/// The greatest magnitude of the finite values of some cubes. The threads of `pool` read each cube once.
+/// The greatest magnitude of the finite values of some cubes. The threads of `pool` read each cube
+/// once.
 ///
 /// # Errors
 /// If a cube cannot be read, or `stop` was set.
@@ -56,7 +57,8 @@ pub(super) fn cut<'a>(
     Ok(cube.pieces(reads.collect()))
 }
 
-/// The power of two by which values are divided if the greatest is `greatest`; 1 if fp16 holds them well.
+/// The power of two by which values are divided if the greatest is `greatest`; 1 if fp16 holds them
+/// well.
 pub(super) fn power_of_two_for(greatest: f64) -> f64 {
     const MAX: f64 = 65504.0;
     if greatest > MAX {

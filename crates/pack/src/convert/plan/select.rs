@@ -1,5 +1,6 @@
-//! Which of the files that a search found are cubes: not those that other cubes use as masks or references, not 2-D arrays or
-//! spectral libraries, and only one of several forms of the same cube.
+//! Which of the files that a search found are cubes: not those that other cubes use as masks or
+//! references, not 2-D arrays or spectral libraries, and only one of several forms of the same
+//! cube.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -26,8 +27,9 @@ fn resolved(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// The inputs without files that are masks, companions or references of others. Inputs whose columns could not be completed, which have
-/// an error, are no cubes of such files. `notes` says which are left out.
+/// The inputs without files that are masks, companions or references of others. Inputs whose
+/// columns could not be completed, which have an error, are no cubes of such files. `notes` says
+/// which are left out.
 pub(super) fn without_used_files(
     inputs: Vec<Completed>,
     values: &ValueOptions,
@@ -87,8 +89,9 @@ pub(super) fn without_used_files(
     kept
 }
 
-/// Keeps one of several files in a folder with the same stem and a cube of the same shape: the one that says most about its
-/// bands, otherwise the first. If one of them is something else, all stay, and packing them gives an error.
+/// Keeps one of several files in a folder with the same stem and a cube of the same shape: the one
+/// that says most about its bands, otherwise the first. If one of them is something else, all stay,
+/// and packing them gives an error.
 pub(super) fn without_second_forms(
     inputs: Vec<Input>,
     values: &ValueOptions,
@@ -123,7 +126,8 @@ pub(super) fn without_second_forms(
     places.filter(|(index, _)| !dropped.contains_key(index)).map(|(_, input)| input).collect()
 }
 
-/// Which of several files holds the cube that all of them hold; `None` if they may be different cubes.
+/// Which of several files holds the cube that all of them hold; `None` if they may be different
+/// cubes.
 fn same_cube(forms: &[&Input], values: &ValueOptions) -> Option<usize> {
     let open = |form: &Input| open_source(form, values);
     let opened: Vec<_> = forms.iter().map(|form| open(form)).collect();
@@ -208,7 +212,8 @@ pub(super) struct OtherFiles {
 }
 
 impl OtherFiles {
-    /// Adds the file of an input that could not be packed, if it is such a file. Returns whether it is.
+    /// Adds the file of an input that could not be packed, if it is such a file. Returns whether it
+    /// is.
     pub fn add(&mut self, input: &Input, values: &ValueOptions) -> bool {
         if input.root.is_none() {
             return false;

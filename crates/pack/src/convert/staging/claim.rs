@@ -1,4 +1,5 @@
-//! The right to write an output: which processes hold it, alone or together, and what an earlier process left behind.
+//! The right to write an output: which processes hold it, alone or together, and what an earlier
+//! process left behind.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -12,9 +13,9 @@ use hsipack_store::remote::is_url;
 use super::plan_file::{A_REPAIR, PLAN, REPAIR, SCRATCH, is_begun, read_plan};
 use super::server::{self, Writer};
 
-/// The right to write an output, and the staging folder beside it. Only one process holds it at a time, or those that
-/// write parts of one conversion, until it is dropped. Without it, one of two appends would undo the other, and a
-/// repair would put an old shard into a new dataset.
+/// The right to write an output, and the staging folder beside it. Only one process holds it at a
+/// time, or those that write parts of one conversion, until it is dropped. Without it, one of two
+/// appends would undo the other, and a repair would put an old shard into a new dataset.
 #[derive(Debug)]
 pub struct Claim {
     pub(super) folder: PathBuf,
@@ -54,15 +55,16 @@ pub enum Begun {
 /// The file in a staging folder that the writing process locks.
 const LOCK: &str = "lock";
 
-/// Folders that a process without a plan leaves in a staging folder, apart from a dataset that stepped aside.
+/// Folders that a process without a plan leaves in a staging folder, apart from a dataset that
+/// stepped aside.
 const REMAINS: [&str; 3] = ["state", "dataset", SCRATCH];
 
 impl Claim {
     /// Claims `output`. Its parent folder must exist.
     ///
     /// # Errors
-    /// If another process holds it, or nothing can be written there. On a server, this is noticed only when the
-    /// conversion begins.
+    /// If another process holds it, or nothing can be written there. On a server, this is noticed
+    /// only when the conversion begins.
     pub fn of(output: &Path) -> Result<Self> {
         let output = &link_target(output);
         let folder = partial(output);
@@ -82,8 +84,9 @@ impl Claim {
         }
     }
 
-    /// Joins the processes that write parts of a conversion to `output`. On a server, `writer` is the id of the process
-    /// that began it. Returns `None` if nothing was begun there, or it has ended.
+    /// Joins the processes that write parts of a conversion to `output`. On a server, `writer` is
+    /// the id of the process that began it. Returns `None` if nothing was begun there, or it has
+    /// ended.
     ///
     /// # Errors
     /// If a process that writes alone holds the output.
@@ -102,8 +105,8 @@ impl Claim {
         Ok(Some(Self { folder, output, right }))
     }
 
-    /// Claims an output at which `writer` began a conversion whose parts other processes may still write: see
-    /// [`of`](Self::of).
+    /// Claims an output at which `writer` began a conversion whose parts other processes may still
+    /// write: see [`of`](Self::of).
     ///
     /// # Errors
     /// The same as those of [`of`](Self::of).
@@ -115,8 +118,8 @@ impl Claim {
         Ok(claim)
     }
 
-    /// Claims `output` if `plan` was begun there and has not ended. On a server, `writer` is the id of the process that
-    /// began it.
+    /// Claims `output` if `plan` was begun there and has not ended. On a server, `writer` is the id
+    /// of the process that began it.
     ///
     /// # Errors
     /// If another process has claimed the output.
@@ -130,7 +133,8 @@ impl Claim {
         Ok(has_plan.then_some(claim))
     }
 
-    /// Removes what a commit of `plan` left beside `output` if it was killed after the dataset appeared.
+    /// Removes what a commit of `plan` left beside `output` if it was killed after the dataset
+    /// appeared.
     ///
     /// # Errors
     /// If another process has claimed the output, or something cannot be removed.
@@ -182,8 +186,9 @@ impl Claim {
         }
     }
 
-    /// Ends a commit that was killed. If the file system cannot exchange two names at once, the old dataset was renamed
-    /// first, and gets its name back. On a server, metadata are copied to their final places.
+    /// Ends a commit that was killed. If the file system cannot exchange two names at once, the old
+    /// dataset was renamed first, and gets its name back. On a server, metadata are copied to their
+    /// final places.
     ///
     /// # Errors
     /// If the dataset cannot be renamed, or a request to the server fails.
@@ -199,8 +204,8 @@ impl Claim {
         Ok(())
     }
 
-    /// Holds the output for a repair, which can be repeated from its beginning. On a file system, the lock already
-    /// holds it.
+    /// Holds the output for a repair, which can be repeated from its beginning. On a file system,
+    /// the lock already holds it.
     ///
     /// # Errors
     /// If something else was begun there, or a request to the server fails.
@@ -293,8 +298,8 @@ impl Drop for Claim {
     }
 }
 
-/// Refuses a folder of someone else that has the name of a staging folder: its contents would be removed. A process makes the lock
-/// of its folder first, and removes it last.
+/// Refuses a folder of someone else that has the name of a staging folder: its contents would be
+/// removed. A process makes the lock of its folder first, and removes it last.
 fn refuse_foreign(folder: &Path, aside: &Path) -> Result<()> {
     let is_ours = || [LOCK, PLAN].iter().any(|name| folder.join(name).exists());
     let is_remains = |path: &Path| REMAINS.iter().any(|name| path == folder.join(name));

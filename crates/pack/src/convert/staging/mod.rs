@@ -1,5 +1,5 @@
-//! The folder beside the output in which a dataset is built, and the commit. Servers have no folders, so they need
-//! other methods: `server.rs`.
+//! The folder beside the output in which a dataset is built, and the commit. Servers have no
+//! folders, so they need other methods: `server.rs`.
 //!
 //! ```text
 //! OUT.partial/plan.json            what is being done; a resume has to match it
@@ -9,11 +9,12 @@
 //! OUT.partial/dataset/             what will be OUT; without any zarr.json until all shards are there
 //! ```
 //!
-//! The commit is a single step: it renames `dataset` to `OUT` or, if cubes are appended, exchanges the two names. A
-//! reader finds either the old dataset or the new one. After an append, the new dataset shares the unchanged shard
-//! files with the old one as hard links. It records which dataset it continues, so that processes that have the old one
-//! open can go on (`hsipack_store::folder`). Whenever a process is killed, `OUT` is complete, and `--resume` goes on
-//! from the finished shards or finds that everything is done.
+//! The commit is a single step: it renames `dataset` to `OUT` or, if cubes are appended, exchanges
+//! the two names. A reader finds either the old dataset or the new one. After an append, the new
+//! dataset shares the unchanged shard files with the old one as hard links. It records which
+//! dataset it continues, so that processes that have the old one open can go on
+//! (`hsipack_store::folder`). Whenever a process is killed, `OUT` is complete, and `--resume` goes
+//! on from the finished shards or finds that everything is done.
 
 mod claim;
 mod plan_file;
@@ -50,7 +51,8 @@ pub struct Staging {
     claim: Claim,
     /// Identifies the conversion.
     plan: String,
-    /// Records of shards, by stack and number. On a server, reading a record again would cost a round trip.
+    /// Records of shards, by stack and number. On a server, reading a record again would cost a
+    /// round trip.
     records: Mutex<Records>,
     /// Whether there may be records that another process wrote.
     resumed: bool,
@@ -83,10 +85,12 @@ pub fn recorded(folder: &Path) -> Result<HashSet<(String, usize)>> {
 }
 
 impl Staging {
-    /// Begins a conversion in a claimed folder, or resumes the existing one. `shards` are the shards that it writes.
+    /// Begins a conversion in a claimed folder, or resumes the existing one. `shards` are the
+    /// shards that it writes.
     ///
     /// # Errors
-    /// If the existing conversion has another plan, another process has just begun, or nothing can be written there.
+    /// If the existing conversion has another plan, another process has just begun, or nothing can
+    /// be written there.
     pub fn open(claim: Claim, about: About<'_>, shards: Shards) -> Result<Self> {
         let folder = &claim.folder;
         let theirs = read_plan(folder)?;
@@ -130,8 +134,8 @@ impl Staging {
         }
     }
 
-    /// Opens the folder of a conversion that was begun, for a process that writes a part of it ([`Claim::join`]) or
-    /// ends it.
+    /// Opens the folder of a conversion that was begun, for a process that writes a part of it
+    /// ([`Claim::join`]) or ends it.
     ///
     /// # Errors
     /// If another conversion was begun there.
@@ -147,8 +151,8 @@ impl Staging {
         Ok(Self::new(claim, plan, true, append, shards))
     }
 
-    /// Begins work that is faster to repeat than to resume, in a claimed folder. There is no plan, so the next process
-    /// that claims the folder removes what remains.
+    /// Begins work that is faster to repeat than to resume, in a claimed folder. There is no plan,
+    /// so the next process that claims the folder removes what remains.
     ///
     /// # Errors
     /// If there is a conversion to be resumed, or its remains cannot be removed.
@@ -180,8 +184,8 @@ impl Staging {
         }
     }
 
-    /// On a server, a number that no other conversion has. The dataset records it, so that the process that commits can
-    /// distinguish its dataset from another's.
+    /// On a server, a number that no other conversion has. The dataset records it, so that the
+    /// process that commits can distinguish its dataset from another's.
     pub fn write_id(&self) -> Option<&str> {
         match &self.claim.right {
             Right::Lock(..) => None,
@@ -251,8 +255,8 @@ impl Staging {
         recorded(self.folder())
     }
 
-    /// Checks that a shard has a complete receipt of this conversion, and that the shard's files exist and have the
-    /// recorded lengths. On servers, the commit checks the files.
+    /// Checks that a shard has a complete receipt of this conversion, and that the shard's files
+    /// exist and have the recorded lengths. On servers, the commit checks the files.
     ///
     /// # Errors
     /// If a check fails. The error says which shard is affected and what is wrong.
@@ -299,8 +303,8 @@ impl Staging {
         Ok(())
     }
 
-    /// Links every shard of `base` that was not rewritten into the staged dataset, except for the arrays `replaced`,
-    /// which are folders below `base`.
+    /// Links every shard of `base` that was not rewritten into the staged dataset, except for the
+    /// arrays `replaced`, which are folders below `base`.
     ///
     /// # Errors
     /// If a file cannot be linked or copied.
@@ -336,9 +340,10 @@ impl Staging {
         Ok(())
     }
 
-    /// Writes the metadata, after all shards. `files` are paths below the dataset with their contents, that of the root
-    /// last. `dropped` are folders of arrays that the dataset had before and will not have. They must also be among the
-    /// `replaced` of [`link_unchanged`](Self::link_unchanged).
+    /// Writes the metadata, after all shards. `files` are paths below the dataset with their
+    /// contents, that of the root last. `dropped` are folders of arrays that the dataset had before
+    /// and will not have. They must also be among the `replaced` of
+    /// [`link_unchanged`](Self::link_unchanged).
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -441,8 +446,8 @@ fn sync_tree(folder: &Path) -> Result<()> {
     folders.into_iter().try_for_each(|entry| sync_folder(entry.path()))
 }
 
-/// Exchanges the names of two folders at once. If the file system cannot do this, the old folder is renamed first, and
-/// for a moment there is no dataset.
+/// Exchanges the names of two folders at once. If the file system cannot do this, the old folder is
+/// renamed first, and for a moment there is no dataset.
 fn exchange(new: &Path, old: &Path) -> std::io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     match renameat_with(CWD, new, CWD, old, RenameFlags::EXCHANGE) {

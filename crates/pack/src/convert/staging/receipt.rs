@@ -1,4 +1,5 @@
-//! Receipts of finished shards: their files, the plan that they belong to, and what is known of their samples.
+//! Receipts of finished shards: their files, the plan that they belong to, and what is known of
+//! their samples.
 
 use std::path::{Path, PathBuf};
 

@@ -9,21 +9,24 @@
 //! OUT/zarr.json                    the last object of a new dataset, which makes it one
 //! ```
 //!
-//! **Only one process writes.** `plan.json` is created only if it does not exist. A process that resumes replaces it
-//! with its own. A process that has created it looks at the output again: another one may have finished, and deleted its
-//! `plan.json`, after it was looked at first. The earlier process checks for this before it records a shard as finished, before the commit, and
+//! **Only one process writes.** `plan.json` is created only if it does not exist. A process that
+//! resumes replaces it with its own. A process that has created it looks at the output again:
+//! another one may have finished, and deleted its `plan.json`, after it was looked at first. The
+//! earlier process checks for this before it records a shard as finished, before the commit, and
 //! before it deletes anything.
 //!
-//! **The commit of a new dataset** first checks that all shards exist, and then creates `zarr.json`, only if it does
-//! not exist. This object contains a random number. If the server's answer is lost, the number shows whether another
-//! writer created it.
+//! **The commit of a new dataset** first checks that all shards exist, and then creates
+//! `zarr.json`, only if it does not exist. This object contains a random number. If the server's
+//! answer is lost, the number shows whether another writer created it.
 //!
-//! **An append** overwrites the last shard of a stack. The new shard has the same chunks at the same places, followed
-//! by more chunks, so it is still valid for the old dataset. But if metadata were overwritten one by one, they would
-//! meanwhile be neither those of the old dataset nor those of the new one. So all of them are first written beside the
-//! dataset, and then `commit.json` is created, only if it does not exist. From then on the append is done, and readers
-//! take metadata from there (`hsipack_store::folder::decided`). The metadata are then copied to their final places, and
-//! `OUT.partial` is deleted. If the process ends before that, the next process that writes there does it.
+//! **An append** overwrites the last shard of a stack. The new shard has the same chunks at the
+//! same places, followed by more chunks, so it is still valid for the old dataset. But if metadata
+//! were overwritten one by one, they would meanwhile be neither those of the old dataset nor those
+//! of the new one. So all of them are first written beside the dataset, and then `commit.json` is
+//! created, only if it does not exist. From then on the append is done, and readers take metadata
+//! from there (`hsipack_store::folder::decided`). The metadata are then copied to their final
+//! places, and `OUT.partial` is deleted. If the process ends before that, the next process that
+//! writes there does it.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -73,7 +76,8 @@ impl Writer {
         output::create_object(&self.folder.join(PLAN), text.as_bytes())
     }
 
-    /// Checks that the output is still as it was when the work was planned: nothing, or the dataset to add to.
+    /// Checks that the output is still as it was when the work was planned: nothing, or the dataset
+    /// to add to.
     pub(super) fn check_output(&self, about: About<'_>) -> Result<()> {
         let Some(base) = about.base else {
             return if is_there(&self.output)? { Err(output_exists(&self.output)) } else { Ok(()) };
@@ -146,7 +150,8 @@ impl Writer {
             .try_for_each(|(file, content)| output::write_whole(&staged.join(file), content))
     }
 
-    /// Commits an append whose metadata `files` are beside the dataset. Deletes the arrays `dropped`.
+    /// Commits an append whose metadata `files` are beside the dataset. Deletes the arrays
+    /// `dropped`.
     pub(super) fn decide<'f>(
         &self,
         files: impl Iterator<Item = &'f str>,
@@ -175,8 +180,9 @@ impl Writer {
         }
     }
 
-    /// Deletes what was uploaded of a dataset or an append that is given up, and its records. Gives up the right to
-    /// write. Nothing is deleted that another process goes on with, or that readers can find.
+    /// Deletes what was uploaded of a dataset or an append that is given up, and its records. Gives
+    /// up the right to write. Nothing is deleted that another process goes on with, or that readers
+    /// can find.
     pub(super) fn abandon(&self, shards: &Shards, append: bool) -> Result<()> {
         self.check()?;
         if is_decided(&self.folder)? || (!append && is_there(&self.output)?) {
@@ -200,8 +206,8 @@ impl Writer {
     }
 }
 
-/// Copies the metadata of a decided append to their final places. Deletes arrays that the append drops, and everything
-/// beside the dataset. It can be repeated.
+/// Copies the metadata of a decided append to their final places. Deletes arrays that the append
+/// drops, and everything beside the dataset. It can be repeated.
 pub(super) fn settle(output: &Path, folder: &Path) -> Result<()> {
     let Some(decided) = decision(folder)? else { return Ok(()) };
     let names = |key: &str| decided[key].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -219,8 +225,8 @@ pub(super) fn settle(output: &Path, folder: &Path) -> Result<()> {
     finish(folder)
 }
 
-/// Whether an append may delete this path, that of an array with coordinates. The check is needed because anyone who
-/// can write there could name any path.
+/// Whether an append may delete this path, that of an array with coordinates. The check is needed
+/// because anyone who can write there could name any path.
 fn is_geo_array(path: &str) -> bool {
     path.split_once('/').is_some_and(|(stack, array)| {
         !["", ".", ".."].contains(&stack) && cf::NAMES.contains(&array)

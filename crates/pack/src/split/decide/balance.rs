@@ -1,17 +1,18 @@
-//! Distributes units (blocks or regions) among splits so that every split gets its share of every class, as closely as
-//! whole units allow.
+//! Distributes units (blocks or regions) among splits so that every split gets its share of every
+//! class, as closely as whole units allow.
 //!
-//! 1. Units are shuffled. Class by class, beginning with the rarest, each unit goes to the split that lacks the most
-//!    pixels of that class. If several lack the same number, it goes to the one that lacks the most pixels of all
-//!    classes.
-//! 2. Then single units are moved, repeatedly and in the same order, as long as a move lowers the error. The error is
-//!    the sum over all classes and splits of the difference between the share that a split has and the share it should
-//!    have. All classes have the same weight. The error grows by 1, as much as a whole class, for each split that
-//!    should have pixels of a class and has none.
+//! 1. Units are shuffled. Class by class, beginning with the rarest, each unit goes to the split
+//!    that lacks the most pixels of that class. If several lack the same number, it goes to the one
+//!    that lacks the most pixels of all classes.
+//! 2. Then single units are moved, repeatedly and in the same order, as long as a move lowers the
+//!    error. The error is the sum over all classes and splits of the difference between the share
+//!    that a split has and the share it should have. All classes have the same weight. The error
+//!    grows by 1, as much as a whole class, for each split that should have pixels of a class and
+//!    has none.
 //!
-//! The first step is iterative stratification (Sechidis, Tsoumakas & Vlahavas 2011) with pixels instead of labels. Its
-//! result depends on which units happen to come last. The second step corrects this, and makes sure that a class with
-//! few units reaches every split first.
+//! The first step is iterative stratification (Sechidis, Tsoumakas & Vlahavas 2011) with pixels
+//! instead of labels. Its result depends on which units happen to come last. The second step
+//! corrects this, and makes sure that a class with few units reaches every split first.
 
 use std::collections::BTreeMap;
 
@@ -71,8 +72,8 @@ impl Units {
         &self.entries[start..self.ends[unit]]
     }
 
-    /// The split of every unit. `wanted` has, for each class, the number of pixels that each of the `splits` splits
-    /// should get, followed by the number that should belong to no split.
+    /// The split of every unit. `wanted` has, for each class, the number of pixels that each of the
+    /// `splits` splits should get, followed by the number that should belong to no split.
     pub fn balance(&self, wanted: &BTreeMap<u16, Vec<u64>>, splits: usize, seed: u64) -> Vec<u8> {
         let mut order: Vec<usize> = (0..self.ends.len()).collect();
         Random::keyed(Stream::SplitUnits, [seed]).shuffle(&mut order);
@@ -95,7 +96,8 @@ struct Balance<'a> {
     lacking: Vec<Vec<i64>>,
     wanted: Vec<Vec<u64>>,
     splits: usize,
-    /// Splits that a unit may go to. "No split" is one of them only if some pixels should belong to none.
+    /// Splits that a unit may go to. "No split" is one of them only if some pixels should belong to
+    /// none.
     open: Vec<usize>,
     split_of: Vec<u8>,
 }

@@ -1,8 +1,9 @@
-//! Counts pixels of other splits in patches around training pixels, and applies the buffer that keeps splits apart.
+//! Counts pixels of other splits in patches around training pixels, and applies the buffer that
+//! keeps splits apart.
 //!
-//! Training is the first split. A patch is a window around its pixel, as loaders read it. If it has an even number of
-//! rows, its pixel is in the first row after the middle. Pixels in rectangles are counted with running sums, so the
-//! cost does not depend on the patch size.
+//! Training is the first split. A patch is a window around its pixel, as loaders read it. If it has
+//! an even number of rows, its pixel is in the first row after the middle. Pixels in rectangles are
+//! counted with running sums, so the cost does not depend on the patch size.
 
 use super::NONE;
 
@@ -17,8 +18,8 @@ pub struct Seen {
     pub overlapping: u64,
 }
 
-/// For every split except the first, how many of its pixels the patches (rows × columns) around training pixels of a
-/// sample contain.
+/// For every split except the first, how many of its pixels the patches (rows × columns) around
+/// training pixels of a sample contain.
 pub fn seen(columns: usize, split_of: &[u8], splits: usize, patch: [usize; 2]) -> Vec<Seen> {
     let mut all = vec![Seen::default(); splits.saturating_sub(1)];
     let training = Sums::of(columns, split_of.iter().map(|split| *split == 0));
@@ -38,7 +39,8 @@ pub fn seen(columns: usize, split_of: &[u8], splits: usize, patch: [usize; 2]) -
     all
 }
 
-/// Removes training pixels from all splits if a pixel of another split is at most `distance` rows and columns away.
+/// Removes training pixels from all splits if a pixel of another split is at most `distance` rows
+/// and columns away.
 pub fn buffer(columns: usize, split_of: &mut [u8], distance: [usize; 2]) {
     let others = Sums::of(columns, split_of.iter().map(|split| *split != 0 && *split != NONE));
     for (pixel, split) in split_of.iter_mut().enumerate() {
@@ -73,8 +75,8 @@ impl Sums {
         Self { rows, columns, sums }
     }
 
-    /// Whether such a pixel lies in the rectangle from `before` rows and columns before `pixel` to `after` rows and
-    /// columns after it.
+    /// Whether such a pixel lies in the rectangle from `before` rows and columns before `pixel` to
+    /// `after` rows and columns after it.
     fn any(&self, pixel: usize, before: [usize; 2], after: [usize; 2]) -> bool {
         let at = [pixel / self.columns, pixel % self.columns];
         let lengths = [self.rows, self.columns];

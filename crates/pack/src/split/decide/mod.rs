@@ -1,8 +1,9 @@
-//! Decides which labelled pixel belongs to which split. It uses no files and no threads. The same masks, options and
-//! seed always give the same result.
+//! Decides which labelled pixel belongs to which split. It uses no files and no threads. The same
+//! masks, options and seed always give the same result.
 //!
-//! Masks are read twice, sample by sample and in the same order: first to count pixels ([`Census`]), then to get the
-//! split of every pixel ([`Decision`]). Only one sample's mask has to be in memory.
+//! Masks are read twice, sample by sample and in the same order: first to count pixels
+//! ([`Census`]), then to get the split of every pixel ([`Decision`]). Only one sample's mask has to
+//! be in memory.
 //!
 //! | file | part |
 //! |---|---|
@@ -82,8 +83,8 @@ impl Census {
         self.units.labelled()
     }
 
-    /// Decides which split each pixel or unit belongs to. `per_class` is the number of pixels of each class that the
-    /// first split gets, instead of its share.
+    /// Decides which split each pixel or unit belongs to. `per_class` is the number of pixels of
+    /// each class that the first split gets, instead of its share.
     pub fn decide(self, shares: &Shares, per_class: Option<u64>, seed: u64) -> Decision {
         let bins = |count| shares.of_class(count, per_class);
         let how = match self.by {
@@ -103,8 +104,8 @@ impl Census {
     }
 }
 
-/// The split of each sample; [`NONE`] for samples in no split. Samples of one unit stay together, and the shares of all labels
-/// are met as closely as whole units allow.
+/// The split of each sample; [`NONE`] for samples in no split. Samples of one unit stay together,
+/// and the shares of all labels are met as closely as whole units allow.
 pub fn split_of_samples(
     labels: &[u16],
     unit_of: &[u32],

@@ -2,9 +2,9 @@
 
 use hsipack_format::random::{Random, Stream};
 
-/// Distributes the pixels of one class among splits, one after the other. Each split gets a fixed number of pixels, and
-/// every choice is equally likely (selection sampling, Knuth 3.4.2 S). It stores only a few numbers, however many
-/// pixels there are.
+/// Distributes the pixels of one class among splits, one after the other. Each split gets a fixed
+/// number of pixels, and every choice is equally likely (selection sampling, Knuth 3.4.2 S). It
+/// stores only a few numbers, however many pixels there are.
 #[derive(Debug)]
 pub struct Drawer {
     random: Random,

@@ -28,8 +28,8 @@ impl Shares {
     /// Creates shares from pairs of a split's name and its share.
     ///
     /// # Errors
-    /// If there is only one split, a name occurs twice or is empty, a share is not above 0 and at most 1, two splits
-    /// get the rest, or the sum of the shares is more than 1.
+    /// If there is only one split, a name occurs twice or is empty, a share is not above 0 and at
+    /// most 1, two splits get the rest, or the sum of the shares is more than 1.
     pub fn new(shares: Vec<(String, Share)>) -> Result<Self> {
         let shares = Self(shares);
         if shares.0.is_empty() || shares.0.len() > MAX_SPLITS {
@@ -57,7 +57,8 @@ impl Shares {
         Ok(shares)
     }
 
-    /// Refuses shares whose sum is too large. With `per_class`, the first split gets that number instead of its share.
+    /// Refuses shares whose sum is too large. With `per_class`, the first split gets that number
+    /// instead of its share.
     ///
     /// # Errors
     /// If the sum is more than 1, or nothing is left for the split that gets the rest.
@@ -105,9 +106,10 @@ impl Shares {
         &self.0
     }
 
-    /// How many of the `count` pixels of a class each split gets, followed by the number that belong to no split. The
-    /// largest remainders are rounded up. If `per_class` is set, the first split gets that many pixels, or all if there
-    /// are fewer, instead of its share. The others then get their shares of all pixels, as far as enough are left.
+    /// How many of the `count` pixels of a class each split gets, followed by the number that
+    /// belong to no split. The largest remainders are rounded up. If `per_class` is set, the first
+    /// split gets that many pixels, or all if there are fewer, instead of its share. The others
+    /// then get their shares of all pixels, as far as enough are left.
     pub fn of_class(&self, count: u64, per_class: Option<u64>) -> Vec<u64> {
         let first = per_class.map(|most| most.min(count));
         let remaining = count - first.unwrap_or(0);
@@ -126,9 +128,10 @@ impl Shares {
         first.into_iter().chain(apportion(remaining, &weights)).collect()
     }
 
-    /// How many of the samples of each class every split gets, followed by the number that belong to no split. Each is the share
-    /// of the class, rounded up or down so that the sums over all classes are as close to the shares as possible. Rounded by
-    /// itself, every class of two samples would be divided into halves, whatever the shares are.
+    /// How many of the samples of each class every split gets, followed by the number that belong
+    /// to no split. Each is the share of the class, rounded up or down so that the sums over all
+    /// classes are as close to the shares as possible. Rounded by itself, every class of two
+    /// samples would be divided into halves, whatever the shares are.
     pub fn of_classes(&self, counts: impl Iterator<Item = u64>) -> Vec<Vec<u64>> {
         // Shares of one large number are as exact as the shares are.
         const ONE: u64 = 1 << 40;
@@ -171,7 +174,8 @@ fn refused(what: String) -> Error {
         .with_remedy("give the share of each split, such as train=0.1,val=0.1,test=rest")
 }
 
-/// Divides `count` in proportion to `weights` by largest remainders. If remainders are equal, the first is rounded up.
+/// Divides `count` in proportion to `weights` by largest remainders. If remainders are equal, the
+/// first is rounded up.
 fn apportion(count: u64, weights: &[f64]) -> Vec<u64> {
     let sum: f64 = weights.iter().sum();
     if sum <= 0.0 {

@@ -95,9 +95,9 @@ fn blocks(map: Map<'_>, side: usize) -> UnitMap {
     UnitMap { of_pixel, count: map.rows().div_ceil(side) * across }
 }
 
-/// Finds regions and numbers them in the order of their first pixels. The first pass gives pixels numbers and records
-/// which numbers of neighbours above and to the left belong to the same region. The second pass gives each pixel the
-/// number of its region.
+/// Finds regions and numbers them in the order of their first pixels. The first pass gives pixels
+/// numbers and records which numbers of neighbours above and to the left belong to the same region.
+/// The second pass gives each pixel the number of its region.
 fn regions(map: Map<'_>) -> UnitMap {
     let columns = map.columns;
     let mut same = Same::default();

@@ -25,7 +25,8 @@ const COPIED_BLOCK: usize = 128_000;
 /// Alignment of the scratch memory of a block of threads, in bytes.
 const ALIGNMENT: u64 = 16;
 
-/// The blocks of threads for a chunk of so many bytes, whose frame has blocks of `block` bytes: see [`Decode::new`].
+/// The blocks of threads for a chunk of so many bytes, whose frame has blocks of `block` bytes: see
+/// [`Decode::new`].
 pub(crate) fn slots_of(bytes: u64, block: u64) -> u64 {
     bytes.div_ceil(block.max(1)).clamp(1, MAX_SLOTS)
 }
@@ -66,8 +67,9 @@ pub struct Floats {
     bytes: u32,
 }
 
-/// The work of the kernel. Its other arguments are addresses: the chunks, the compressed bytes, the batch, scratch memory of
-/// [`scratch_bytes`](Self::scratch_bytes), and one [`Status`] for each chunk, which must be 0 before.
+/// The work of the kernel. Its other arguments are addresses: the chunks, the compressed bytes, the
+/// batch, scratch memory of [`scratch_bytes`](Self::scratch_bytes), and one [`Status`] for each
+/// chunk, which must be 0 before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct Decode {
@@ -84,13 +86,14 @@ pub enum Status {
     Sound,
     /// Its frame is damaged, or holds another number of bytes.
     Damaged,
-    /// Its frame has another compressor, other elements, or larger blocks than the kernel was prepared for.
+    /// Its frame has another compressor, other elements, or larger blocks than the kernel was
+    /// prepared for.
     Unsupported,
 }
 
 impl Floats {
-    /// Integers of type `from`, of which these are the scale factor, the offset, and the number that marks missing values.
-    /// `None` if the kernel does not convert them.
+    /// Integers of type `from`, of which these are the scale factor, the offset, and the number
+    /// that marks missing values. `None` if the kernel does not convert them.
     pub fn new(from: DType, into: FloatType, scaling: Scaling) -> Option<Self> {
         let number = match from {
             DType::U8 => 1,
@@ -108,9 +111,10 @@ impl Floats {
 }
 
 impl Chunk {
-    /// The part of a chunk that a window needs. `element` is the size of a value in bytes; the window must be inside the cube, and
-    /// has all bands. `frame` is the place of the frame among the compressed bytes, and `into` that of the window's first
-    /// byte in the batch, where its rows follow one another. `None` if the chunk has nothing of the window.
+    /// The part of a chunk that a window needs. `element` is the size of a value in bytes; the
+    /// window must be inside the cube, and has all bands. `frame` is the place of the frame among
+    /// the compressed bytes, and `into` that of the window's first byte in the batch, where its
+    /// rows follow one another. `None` if the chunk has nothing of the window.
     pub fn new(
         grid: &Grid,
         element: usize,
@@ -148,13 +152,15 @@ impl Chunk {
         })
     }
 
-    /// The same chunk, whose frame has integers of so many bytes, which become floats of `element` bytes.
+    /// The same chunk, whose frame has integers of so many bytes, which become floats of `element`
+    /// bytes.
     pub fn of_integers(self, bytes: usize, element: usize) -> Self {
         // A delivered chunk has less than 2 GiB, too.
         Self { bytes: (self.bytes as usize / element * bytes) as u32, ..self }
     }
 
-    /// Values that are not compressed, in a frame with the header [`copied_frame`]. `into` is their place in the batch.
+    /// Values that are not compressed, in a frame with the header [`copied_frame`]. `into` is their
+    /// place in the batch.
     pub fn of_values(bytes: u32, frame: Range<u64>, into: u64) -> Self {
         Self {
             frame: frame.start,
@@ -260,11 +266,13 @@ fn common(a: &Range<usize>, b: &Range<usize>) -> Option<Range<usize>> {
 }
 
 impl Decode {
-    /// Decodes chunks of this many `compressed` bytes into a batch of `batch` bytes, with `slots` blocks of threads for each
-    /// chunk, which can decode blocks of at most `block` bytes. As many slots as a chunk has blocks are best.
+    /// Decodes chunks of this many `compressed` bytes into a batch of `batch` bytes, with `slots`
+    /// blocks of threads for each chunk, which can decode blocks of at most `block` bytes. As many
+    /// slots as a chunk has blocks are best.
     ///
     /// # Errors
-    /// If a chunk's frame or place is not in that memory, or the number of blocks of threads is 0 or above 2^31.
+    /// If a chunk's frame or place is not in that memory, or the number of blocks of threads is 0
+    /// or above 2^31.
     pub fn new(
         chunks: &[Chunk],
         compressed: u64,

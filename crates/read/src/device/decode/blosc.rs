@@ -1,4 +1,5 @@
-//! The work of the kernels, done by C-Blosc and by plain loops: for tests of what surrounds the kernels.
+//! The work of the kernels, done by C-Blosc and by plain loops: for tests of what surrounds the
+//! kernels.
 
 use hsipack_store::codec::decode_frame;
 

@@ -6,8 +6,8 @@ use crate::plan::{Pad, Window};
 
 /// Bytes of a [`GatherWindow`] in memory.
 pub const WINDOW_BYTES: usize = size_of::<GatherWindow>();
-/// The most blocks of threads for each window. Each thread has one load of 16 bytes under way, so that whole cubes need thousands
-/// of blocks to keep a GPU's memory busy.
+/// The most blocks of threads for each window. Each thread has one load of 16 bytes under way, so
+/// that whole cubes need thousands of blocks to keep a GPU's memory busy.
 const MAX_SLOTS: u32 = 1024;
 
 /// A window: the cube that it is taken from, and where in the batch it belongs.
@@ -29,8 +29,8 @@ pub struct GatherWindow {
     pad: u32,
 }
 
-/// The work of the kernel `gather_windows`. Its other arguments are addresses: the windows, the list of bands, the cubes,
-/// the batch.
+/// The work of the kernel `gather_windows`. Its other arguments are addresses: the windows, the
+/// list of bands, the cubes, the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Gather {
@@ -39,9 +39,9 @@ pub struct Gather {
 }
 
 impl GatherWindow {
-    /// A window of a cube of this shape and type, whose first byte is `from`. It has all bands, or as many of the list as
-    /// `bands` says. `fill` holds the value for [`Pad::Value`] in its first bytes. `into` is the place of the window's first
-    /// byte in the batch.
+    /// A window of a cube of this shape and type, whose first byte is `from`. It has all bands, or
+    /// as many of the list as `bands` says. `fill` holds the value for [`Pad::Value`] in its first
+    /// bytes. `into` is the place of the window's first byte in the batch.
     ///
     /// # Errors
     /// If a number is too large for the kernel.
@@ -109,8 +109,8 @@ impl GatherWindow {
         bytes
     }
 
-    /// Each row of a window that is inside its cube and has all bands: where it is in the cubes and in the batch, and its
-    /// bytes.
+    /// Each row of a window that is inside its cube and has all bands: where it is in the cubes and
+    /// in the batch, and its bytes.
     #[cfg(test)]
     pub(super) fn inner_rows(&self) -> impl Iterator<Item = (u64, u64, usize)> {
         let Self { from, into, row, column, cube_columns, columns, .. } = *self;
@@ -122,7 +122,8 @@ impl GatherWindow {
         })
     }
 
-    /// The end of the cube, and that of the window in the batch; `None` if there are no such numbers.
+    /// The end of the cube, and that of the window in the batch; `None` if there are no such
+    /// numbers.
     fn ends(&self) -> Option<[u64; 2]> {
         let pixels = |rows: u32, columns: u32| u64::from(rows).checked_mul(columns.into());
         let kept = match self.bands {
@@ -136,11 +137,12 @@ impl GatherWindow {
 }
 
 impl Gather {
-    /// Gathers windows, with this list of bands, from cubes in `cubes` bytes into a batch of `batch` bytes.
+    /// Gathers windows, with this list of bands, from cubes in `cubes` bytes into a batch of
+    /// `batch` bytes.
     ///
     /// # Errors
-    /// If a cube or a window is not in that memory, or has no pixel; if a cube has not as many bands as the list says; if
-    /// there are no windows, or too many.
+    /// If a cube or a window is not in that memory, or has no pixel; if a cube has not as many
+    /// bands as the list says; if there are no windows, or too many.
     pub fn new(windows: &[GatherWindow], bands: &[u32], cubes: u64, batch: u64) -> Result<Self> {
         let last = bands.iter().max();
         for window in windows {

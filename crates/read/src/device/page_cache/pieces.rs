@@ -119,7 +119,8 @@ impl Leases {
 pub(super) struct Pieces {
     piece_bytes: u64,
     limit: u64,
-    /// Whether each part of a file is needed once an epoch, so that the piece used last is needed last.
+    /// Whether each part of a file is needed once an epoch, so that the piece used last is needed
+    /// last.
     is_read_once: bool,
     all: HashMap<(usize, u64), Arc<Piece>>,
     /// To be registered, in this order.
@@ -174,8 +175,8 @@ impl Pieces {
         }
     }
 
-    /// Leases the pieces that hold a span of a file, and queues those that are not registered. `None` if there is no room for one
-    /// of them, or one was refused.
+    /// Leases the pieces that hold a span of a file, and queues those that are not registered.
+    /// `None` if there is no room for one of them, or one was refused.
     pub fn lease(
         &mut self,
         file: &Arc<dyn StoredFile>,
@@ -238,7 +239,8 @@ impl Pieces {
         Some(piece)
     }
 
-    /// Gives up pieces that nobody leases, until there is room for so many bytes. `false` if there are too few.
+    /// Gives up pieces that nobody leases, until there is room for so many bytes. `false` if there
+    /// are too few.
     fn makes_room(&mut self, bytes: u64) -> bool {
         while self.bytes + bytes > self.limit || self.all.len() >= MAX_PIECES {
             // Leases are given under the lock of this table only. So a piece that only the table knows stays so.

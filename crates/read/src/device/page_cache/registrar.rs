@@ -13,7 +13,8 @@ use crate::store::{ReadBuffer, StoredFile};
 
 /// Registers parts of memory maps with a device, which then reads them without the host.
 pub(crate) trait MapRegistrar: Send + Sync {
-    /// Registers part of a shared, read-only map of a file. It begins on a page, and stays mapped until it is unregistered.
+    /// Registers part of a shared, read-only map of a file. It begins on a page, and stays mapped
+    /// until it is unregistered.
     ///
     /// # Errors
     /// If the driver refuses; the text says why.
@@ -51,15 +52,16 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// Whether pieces are read that are needed. If not all files fit, pieces are registered again and again, and a cold one is
-    /// read from the disk as a whole each time.
+    /// Whether pieces are read that are needed. If not all files fit, pieces are registered again
+    /// and again, and a cold one is read from the disk as a whole each time.
     fn is_worthwhile(&self, limit: u64, piece_bytes: u64) -> bool {
         let is_large = |bytes: u64| bytes >= piece_bytes / 4;
         self.stored_bytes <= limit || self.sample_bytes.is_some_and(is_large)
     }
 }
 
-/// The thread that registers. When this is dropped, everything is unregistered; no copy may be under way then.
+/// The thread that registers. When this is dropped, everything is unregistered; no copy may be
+/// under way then.
 pub(crate) struct Registering {
     cache: PageCache,
     thread: Option<JoinHandle<()>>,

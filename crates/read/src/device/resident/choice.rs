@@ -23,8 +23,9 @@ pub(super) struct Choice {
     pub why: String,
 }
 
-/// Chooses what is kept of these samples in `limit` bytes. `decoded` are the bytes of their decoded cubes; `compressed` those
-/// of their frames, or `None` if they cannot be kept. `by_windows` says that batches have parts of cubes.
+/// Chooses what is kept of these samples in `limit` bytes. `decoded` are the bytes of their decoded
+/// cubes; `compressed` those of their frames, or `None` if they cannot be kept. `by_windows` says
+/// that batches have parts of cubes.
 pub(super) fn choose(
     requested: DeviceCache,
     limit: u64,

@@ -51,7 +51,8 @@ impl Region {
         self.bytes
     }
 
-    /// Its memory; `None` if it was released. Whoever queues work on it keeps it until the work is done.
+    /// Its memory; `None` if it was released. Whoever queues work on it keeps it until the work is
+    /// done.
     pub(in crate::device) fn memory(&self) -> Option<Arc<dyn DeviceMemory>> {
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         memory.as_ref()?.get().cloned()
@@ -62,7 +63,8 @@ impl Region {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
-    /// Gives up the memory, for good. It is freed when no queued work uses it any more. `None` if it was released before.
+    /// Gives up the memory, for good. It is freed when no queued work uses it any more. `None` if
+    /// it was released before.
     pub(super) fn release(&self) -> Option<Weak<dyn DeviceMemory>> {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let released = memory.take()?;

@@ -1,5 +1,5 @@
-//! The regions of this process, by device and dataset. Loaders of one dataset, such as those for training and validation, use
-//! them together.
+//! The regions of this process, by device and dataset. Loaders of one dataset, such as those for
+//! training and validation, use them together.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

@@ -20,12 +20,14 @@ use crate::device::backend::{Backend, DeviceMemory};
 use crate::device::decode::{FRAME_HEADER, supports};
 use crate::device::options::DeviceCache;
 
-/// Bytes that a slot of the ring has at most in addition to a batch, for chunks that are brought to the device.
+/// Bytes that a slot of the ring has at most in addition to a batch, for chunks that are brought to
+/// the device.
 const LOAD_ROOM: usize = 32 << 20;
 /// Cubes and frames begin at multiples of this many bytes.
 const ALIGNMENT: u64 = 256;
-/// The fraction of the device's free memory that is taken if the user gives no size: 1 of so many parts. A network, its
-/// gradients and activations need the larger rest, and the loader begins before they are there.
+/// The fraction of the device's free memory that is taken if the user gives no size: 1 of so many
+/// parts. A network, its gradients and activations need the larger rest, and the loader begins
+/// before they are there.
 const PART_OF_FREE: u64 = 4;
 /// How long released memory may be in use by queued work.
 const LAST_USE: Duration = Duration::from_millis(300);
@@ -35,7 +37,8 @@ const LAST_USE: Duration = Duration::from_millis(300);
 pub(crate) struct Residents {
     /// The region that this loader fills.
     loaded: Option<Shared>,
-    /// The cubes of `own` in the order of the samples, and how many of their chunks were looked at to bring them ahead.
+    /// The cubes of `own` in the order of the samples, and how many of their chunks were looked at
+    /// to bring them ahead.
     order: Vec<CubeKey>,
     ahead: AtomicUsize,
     /// Regions of other loaders.
@@ -84,7 +87,8 @@ pub struct ResidentReport {
     pub kind: &'static str,
     /// Bytes of device memory that are taken, together with other loaders of this process.
     pub bytes: u64,
-    /// Number of samples that stay, or will when they were read, and number of samples that are read.
+    /// Number of samples that stay, or will when they were read, and number of samples that are
+    /// read.
     pub samples: usize,
     /// Number of samples that are read.
     pub of_samples: usize,
@@ -103,10 +107,12 @@ impl ResidentReport {
 }
 
 impl Residents {
-    /// Takes memory for the cubes of a loader, unless regions of other loaders have a place for them.
+    /// Takes memory for the cubes of a loader, unless regions of other loaders have a place for
+    /// them.
     ///
     /// # Errors
-    /// If the device, or a shard's index, cannot be read. If there is too little memory, nothing is kept.
+    /// If the device, or a shard's index, cannot be read. If there is too little memory, nothing is
+    /// kept.
     pub(in crate::device) fn join<B: Backend>(backend: &B, request: &Request<'_>) -> Result<Self> {
         let Request { dataset, samples, wanted, .. } = request;
         let owner = backend.number().filter(|_| !request.is_private);
@@ -207,8 +213,8 @@ impl Residents {
         !region.is_absent(cube.first + chunk)
     }
 
-    /// The next cubes whose chunks may be absent, from a point on that goes forward: for chunks that are brought ahead. `each`
-    /// says whether to go on.
+    /// The next cubes whose chunks may be absent, from a point on that goes forward: for chunks
+    /// that are brought ahead. `each` says whether to go on.
     pub(crate) fn for_each_ahead(
         &self,
         mut each: impl FnMut(&Arc<Region>, CubeKey, &Cube) -> bool,
@@ -236,7 +242,8 @@ impl Residents {
         self.is_whole
     }
 
-    /// Bytes that a slot of the ring should have in addition to a batch, for chunks that are brought to the device.
+    /// Bytes that a slot of the ring should have in addition to a batch, for chunks that are
+    /// brought to the device.
     pub(crate) fn load_bytes(&self) -> usize {
         self.load_bytes
     }
@@ -246,8 +253,8 @@ impl Residents {
         self.loaded.is_none() && self.others.is_empty()
     }
 
-    /// Gives up all regions of the loader, also those that it shares. Waits until queued work no longer uses them. `false` if
-    /// there are none.
+    /// Gives up all regions of the loader, also those that it shares. Waits until queued work no
+    /// longer uses them. `false` if there are none.
     pub(crate) fn release(&self) -> bool {
         let released: Vec<_> = self.regions().filter_map(|region| region.release()).collect();
         let until = Instant::now() + LAST_USE;

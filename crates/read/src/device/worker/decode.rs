@@ -1,9 +1,9 @@
 //! Batches that the device decodes: what the transfer thread does with them.
 //!
-//! Such a batch is copied into a buffer on the device as it is, ahead of the slot that it will be decoded into. A stream of
-//! its own waits for the copy and for the slot's fences, decodes, and copies back whether chunks are damaged. Only then the
-//! batch is handed over, so that an error is the error of its batch. While a batch is decoded, the next one is copied into
-//! the other buffer.
+//! Such a batch is copied into a buffer on the device as it is, ahead of the slot that it will be
+//! decoded into. A stream of its own waits for the copy and for the slot's fences, decodes, and
+//! copies back whether chunks are damaged. Only then the batch is handed over, so that an error is
+//! the error of its batch. While a batch is decoded, the next one is copied into the other buffer.
 //!
 //! ```text
 //! copies   │ copy 1 │ copy 2          │ copy 3 …
@@ -13,10 +13,12 @@
 //!
 //! In addition to the rules of `slots.rs`, the following always holds:
 //!
-//! 1. A buffer is written to, grown or freed only when the thread has seen the decoding done that read it before.
+//! 1. A buffer is written to, grown or freed only when the thread has seen the decoding done that
+//!    read it before.
 //! 2. Scratch memory is used by one decoding at a time: the thread has seen the previous one done.
 //! 3. A decoding waits, on the device, for its copy and for the fences of its slot.
-//! 4. A host batch is used again only when the thread has seen its decoding done, or its copy if it was never decoded.
+//! 4. A host batch is used again only when the thread has seen its decoding done, or its copy if it
+//!    was never decoded.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -46,8 +48,9 @@ pub(super) enum Refused<S: Source> {
 /// Queues one of the copies of a compressed batch.
 ///
 /// # Safety
-/// The batch, whose slot has these bytes, and the buffer must stay as they are until an event recorded afterwards is done. So
-/// must the map of the file, which the batch leases if the copy is from there.
+/// The batch, whose slot has these bytes, and the buffer must stay as they are until an event
+/// recorded afterwards is done. So must the map of the file, which the batch leases if the copy is
+/// from there.
 unsafe fn queue_copy<B: Backend>(
     backend: &B,
     copy: &LinkCopy,
@@ -317,7 +320,8 @@ impl<B: Backend, S: Source> Worker<B, S> {
         }
     }
 
-    /// Queues the device's work, and returns an event before it. If that fails, some of it may be queued.
+    /// Queues the device's work, and returns an event before it. If that fails, some of it may be
+    /// queued.
     fn launch(
         &self,
         decoding: &Decoding,
@@ -381,7 +385,8 @@ impl<B: Backend, S: Source> Worker<B, S> {
         Ok(begun)
     }
 
-    /// Queues the copy of the statuses to the host, and records an event after all of this batch's work.
+    /// Queues the copy of the statuses to the host, and records an event after all of this batch's
+    /// work.
     fn ask_for_answers(
         &self,
         decoding: &Decoding,

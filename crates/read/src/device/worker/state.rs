@@ -23,7 +23,8 @@ pub(super) struct Worker<B: Backend, S: Source> {
     pub(super) pending: Option<Taken<S>>,
     /// Whether the next batch is that one.
     pub(super) is_retry: bool,
-    /// The next batch, error or end, if it was there while a batch was decoded. It goes before `buffers`, into which it is copied.
+    /// The next batch, error or end, if it was there while a batch was decoded. It goes before
+    /// `buffers`, into which it is copied.
     pub(super) ahead: Option<Ahead<B, S>>,
     /// For batches that the device decodes.
     pub(super) buffers: Buffers<B>,
@@ -56,8 +57,8 @@ pub(super) struct InFlight<B: Backend, S: Source> {
 }
 
 impl<B: Backend, S: Source> InFlight<B, S> {
-    /// Waits for the copy. If that fails, the device may still read the batch, so its slot of the ring is left to the
-    /// device for good.
+    /// Waits for the copy. If that fails, the device may still read the batch, so its slot of the
+    /// ring is left to the device for good.
     pub fn finish(mut self) -> Result<()> {
         self.wait()
     }
@@ -123,7 +124,8 @@ impl<B: Backend> Buffers<B> {
     }
 }
 
-/// Memory of at least so many bytes: what is there, or a larger allocation in its place. No queued work may use it.
+/// Memory of at least so many bytes: what is there, or a larger allocation in its place. No queued
+/// work may use it.
 pub(super) fn grown<'a, B: Backend, S: Source>(
     rack: &Rack<B, S>,
     memory: &'a mut Option<B::Memory>,
@@ -150,8 +152,8 @@ impl<B: Backend, S: Source> Worker<B, S> {
         Some(Error::new(*kind, what.clone()).with_remedy(LOST_REMEDY))
     }
 
-    /// A slot to write into. Slots that are no longer needed are freed on the way. This happens here because it may have
-    /// to wait for the consumer's work.
+    /// A slot to write into. Slots that are no longer needed are freed on the way. This happens
+    /// here because it may have to wait for the consumer's work.
     pub(super) fn room(&self) -> Result<Room<B>, Interrupt> {
         loop {
             let slot = match self.rack.exchange.room(self.generation)? {
@@ -171,13 +173,15 @@ impl<B: Backend, S: Source> Worker<B, S> {
         }
     }
 
-    /// Leaves a slot to the device for good. It counts as held, so that another one is made in its place.
+    /// Leaves a slot to the device for good. It counts as held, so that another one is made in its
+    /// place.
     pub(super) fn abandon(&self, slot: Slot<B>) {
         self.rack.held.fetch_add(1, Ordering::Relaxed);
         std::mem::forget(slot);
     }
 
-    /// Waits until an event is done, and returns how long that took. If it fails, so does waiting for a later event.
+    /// Waits until an event is done, and returns how long that took. If it fails, so does waiting
+    /// for a later event.
     pub(super) fn wait_for(&self, event: &B::Event) -> Duration {
         let from = Instant::now();
         let _ = self.rack.backend.finish(event);

@@ -5,7 +5,8 @@ use hsipack_format::random::{Random, Stream};
 use super::*;
 use crate::plan::{JoinedPlan, lengths, seed_of};
 
-/// A mix of datasets with these numbers of samples, in which a dataset has its fraction of `total` items by its weight.
+/// A mix of datasets with these numbers of samples, in which a dataset has its fraction of `total`
+/// items by its weight.
 fn mix(counts: &[u32], weights: &[f64], total: usize, batch_size: usize) -> JoinedPlan {
     let lengths = lengths(weights, total);
     let plans = counts.iter().zip(lengths).enumerate().map(|(number, (count, length))| {

@@ -56,7 +56,8 @@ fn refusal(samples: Vec<PlanSample>, options: PlanOptions) -> String {
     error.to_string()
 }
 
-/// The first `count` global batches of what is left. Each consists of the ranks' parts, one after another.
+/// The first `count` global batches of what is left. Each consists of the ranks' parts, one after
+/// another.
 fn global_batches(
     plan: &Plan,
     epoch: u64,
@@ -130,7 +131,8 @@ fn crop(kind: usize, samples: &[PlanSample]) -> Crop {
 
 const CROPS: usize = 7;
 
-/// Blocks of these samples, `together` in a group: whole cubes, or parts of them where windows are numbered.
+/// Blocks of these samples, `together` in a group: whole cubes, or parts of them where windows are
+/// numbered.
 fn blocks(samples: &[PlanSample], crop: &Crop, together: usize) -> Arc<ShuffleBlocks> {
     let parts = |length: u32, at: u32| [0..at, at..length];
     let in_sample = |sample: &PlanSample| {

@@ -13,7 +13,8 @@ use super::inflate;
 /// libhdf5 keeps this many bytes of a dataset's decompressed chunks for the next read.
 const CHUNK_CACHE: usize = 32 << 20;
 
-/// From now on, in this process, libhdf5 follows no external links and inflates no chunk beyond its size.
+/// From now on, in this process, libhdf5 follows no external links and inflates no chunk beyond its
+/// size.
 fn restrict_libhdf5() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -27,8 +28,8 @@ fn restrict_libhdf5() {
     });
 }
 
-/// Opens a file to read it. If the file system cannot lock (many network drives), the file is opened without a
-/// lock. If another program has the file open for writing, that is an error.
+/// Opens a file to read it. If the file system cannot lock (many network drives), the file is
+/// opened without a lock. If another program has the file open for writing, that is an error.
 pub(super) fn open_file(path: &Path) -> Result<File> {
     restrict_libhdf5();
     // libhdf5 opens the file by name, so it is fetched first.

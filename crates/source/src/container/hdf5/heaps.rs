@@ -1,19 +1,20 @@
 //! A guard against an endless loop in libhdf5.
 //!
-//! HDF5 stores texts of variable length in global heap collections. A collection starts with `GCOL`, a version (1),
-//! three zero bytes and the collection's size. Objects follow. Each has an index (2 bytes), a reference count (2),
-//! four unused bytes, a size (8) and, unless the index is 0, the data, padded to 8 bytes. Index 0 is the free space
-//! at the end; its size includes its header.
+//! HDF5 stores texts of variable length in global heap collections. A collection starts with
+//! `GCOL`, a version (1), three zero bytes and the collection's size. Objects follow. Each has an
+//! index (2 bytes), a reference count (2), four unused bytes, a size (8) and, unless the index is
+//! 0, the data, padded to 8 bytes. Index 0 is the free space at the end; its size includes its
+//! header.
 //!
-//! libhdf5 2.x steps from object to object and never gets past free space of size 0. One damaged byte can cause
-//! this. Therefore the collections at the start and at the end of the file, where most metadata lie, are checked
-//! before libhdf5 sees them.
+//! libhdf5 2.x steps from object to object and never gets past free space of size 0. One damaged
+//! byte can cause this. Therefore the collections at the start and at the end of the file, where
+//! most metadata lie, are checked before libhdf5 sees them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// How many bytes are searched at each end of the file. Planning opens every file of a folder, some of them more
-/// than once, so this is kept small.
+/// How many bytes are searched at each end of the file. Planning opens every file of a folder, some
+/// of them more than once, so this is kept small.
 const SEARCH_BYTES: u64 = 1 << 20;
 
 /// Whether the file holds a collection in which libhdf5 would loop forever.
@@ -43,8 +44,8 @@ fn any_endless(bytes: &[u8]) -> bool {
     false
 }
 
-/// Whether stepping through the collection at the start of `bytes` gets stuck. `None` if `bytes` does not start with
-/// a whole collection.
+/// Whether stepping through the collection at the start of `bytes` gets stuck. `None` if `bytes`
+/// does not start with a whole collection.
 fn stuck(bytes: &[u8]) -> Option<bool> {
     let number = |at: usize| {
         let bytes = bytes.get(at..)?.first_chunk::<8>()?;

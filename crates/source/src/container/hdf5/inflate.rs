@@ -1,7 +1,8 @@
 //! The filter "deflate" (gzip) for libhdf5, limited to the size of a chunk.
 //!
-//! libhdf5's own filter doubles its memory again and again while the stream goes on: a few hundred KB in a file
-//! can take a few hundred MB. This one allocates the memory of one chunk, and a stream that is longer is an error.
+//! libhdf5's own filter doubles its memory again and again while the stream goes on: a few hundred
+//! KB in a file can take a few hundred MB. This one allocates the memory of one chunk, and a stream
+//! that is longer is an error.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
@@ -15,8 +16,9 @@ use hdf5_sys::h5z::{H5Z_CLASS_T_VERS, H5Z_FILTER_DEFLATE, H5Z_FLAG_REVERSE, H5Z_
 const EXTRA: usize = 64;
 
 unsafe extern "C" {
-    /// Like `H5Zregister`, which refuses to replace libhdf5's own filters. `H5Z_register` is not part of libhdf5's
-    /// public interface, but of the library that is built in: without it, the program could not be linked.
+    /// Like `H5Zregister`, which refuses to replace libhdf5's own filters. `H5Z_register` is not
+    /// part of libhdf5's public interface, but of the library that is built in: without it, the
+    /// program could not be linked.
     fn H5Z_register(class: *const H5Z_class2_t) -> c_int;
 }
 
@@ -53,8 +55,8 @@ pub(super) unsafe fn register() {
     unsafe { H5Z_register(&raw const class) };
 }
 
-/// Replaces the `len` bytes in `buffer`, which has room for `room`, by the inflated bytes. Returns their length,
-/// or 0 for an error, as the interface of libhdf5's filters requires.
+/// Replaces the `len` bytes in `buffer`, which has room for `room`, by the inflated bytes. Returns
+/// their length, or 0 for an error, as the interface of libhdf5's filters requires.
 unsafe extern "C" fn filter(
     flags: c_uint,
     _: usize,

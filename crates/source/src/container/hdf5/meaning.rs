@@ -1,4 +1,5 @@
-//! The meaning of a dataset: the rules of all containers, and those of products whose layout says everything.
+//! The meaning of a dataset: the rules of all containers, and those of products whose layout says
+//! everything.
 
 use std::path::PathBuf;
 
@@ -45,7 +46,8 @@ impl Meaning<'_> {
         }
     }
 
-    /// The cube in the dataset. Its size is checked against the file and the `sources` of its values.
+    /// The cube in the dataset. Its size is checked against the file and the `sources` of its
+    /// values.
     pub fn place(&self, sources: &[PathBuf], notes: &mut Vec<String>) -> Result<Placed> {
         let shown = self.tree.shown(self.entry);
         let named = |error: Error| error.within(format_args!("'{}'", self.entry.path));
@@ -54,8 +56,9 @@ impl Meaning<'_> {
         Ok(placed)
     }
 
-    /// Refuses sizes that the file, together with the files of a virtual dataset, cannot hold. No filter
-    /// makes data 2000 times smaller, and a cube of almost only fill values means a damaged header.
+    /// Refuses sizes that the file, together with the files of a virtual dataset, cannot hold. No
+    /// filter makes data 2000 times smaller, and a cube of almost only fill values means a damaged
+    /// header.
     fn check_size(&self, sources: &[PathBuf], values: usize) -> Result<()> {
         const GRACE: u64 = 1 << 30;
         let size = |path: &PathBuf| path.metadata().map_or(0, |metadata| metadata.len());
@@ -73,7 +76,8 @@ impl Meaning<'_> {
         .with_remedy("copy the file again; it is cut short or damaged"))
     }
 
-    /// Fills in what the file says about bands, numbers and place. Returns how the numbers have to be read.
+    /// Fills in what the file says about bands, numbers and place. Returns how the numbers have to
+    /// be read.
     ///
     /// # Errors
     /// If a list is damaged.

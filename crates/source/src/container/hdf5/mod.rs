@@ -10,11 +10,13 @@
 //!        anything else → one hyperslab of whole rows, then permuted to (row, column, band)
 //! ```
 //!
-//! libhdf5 decodes on one thread at a time, even for different files, so reading several cubes at once is not faster.
-//! Chunks are decoded as a whole, so [`preferred_rows`](crate::Source::preferred_rows) follows their shape. A chunk is in
-//! memory while it is decoded, even if it exceeds the budget.
+//! libhdf5 decodes on one thread at a time, even for different files, so reading several cubes at
+//! once is not faster. Chunks are decoded as a whole, so
+//! [`preferred_rows`](crate::Source::preferred_rows) follows their shape. A chunk is in memory
+//! while it is decoded, even if it exceeds the budget.
 //!
-//! Without the feature `hdf5`, `without.rs` takes the place of all this: files are recognised, and opening them is an error.
+//! Without the feature `hdf5`, `without.rs` takes the place of all this: files are recognised, and
+//! opening them is an error.
 
 #[cfg(feature = "hdf5")]
 mod choose;
@@ -53,8 +55,8 @@ pub(crate) use self::without::{Attributes, Tree, open, quality_layers, visit};
 const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
 const EXTENSIONS: [&str; 8] = ["h5", "hdf5", "he5", "hdf", "nc", "nc4", "mat", "h5ad"];
 
-/// Whether a file that starts with `head` (up to 4 KiB) is of this format: the signature is at the start, or after a
-/// user block of 512, 1024, 2048 … bytes.
+/// Whether a file that starts with `head` (up to 4 KiB) is of this format: the signature is at the
+/// start, or after a user block of 512, 1024, 2048 … bytes.
 pub(crate) fn recognises(path: &Path, head: &[u8]) -> bool {
     let in_head = [0, 512, 1024, 2048];
     if in_head.iter().any(|at| head.get(*at..).is_some_and(|tail| tail.starts_with(SIGNATURE))) {

@@ -68,7 +68,8 @@ fn open_joined(path: &Path, options: &OpenOptions, names: &[&str]) -> Result<Box
     joined::join(names, parts)
 }
 
-/// The quality layers of the product to which the cube in `path` belongs; for joined cubes, the layers of all of them.
+/// The quality layers of the product to which the cube in `path` belongs; for joined cubes, the
+/// layers of all of them.
 ///
 /// # Errors
 /// As [`open`].
@@ -92,8 +93,8 @@ pub(crate) fn quality_layers(path: &Path, variable: Option<&str>) -> Result<Vec<
     }
 }
 
-/// The layers of joined cubes: first the layers of each detector, with its name as prefix, then the layers that all
-/// share.
+/// The layers of joined cubes: first the layers of each detector, with its name as prefix, then the
+/// layers that all share.
 fn layers_of_joined(names: &[&str], of_each: Vec<Vec<products::Layer>>) -> Vec<products::Layer> {
     let datasets = |layers: &[products::Layer]| -> HashSet<Option<String>> {
         layers.iter().map(|layer| layer.variable.clone()).collect()

@@ -57,7 +57,8 @@ pub(super) fn source(
     })
 }
 
-/// Samples that share chunks. Reading one would decode the chunks of others, too, so all are copied once.
+/// Samples that share chunks. Reading one would decode the chunks of others, too, so all are copied
+/// once.
 struct ChunksOfSamples {
     source: Hdf5Source,
     samples: SampleAxis,
@@ -198,8 +199,8 @@ impl Hdf5Source {
         })
     }
 
-    /// Writes all samples, one after the other. Every chunk is decoded once, unless the chunks of a few rows exceed the
-    /// memory for it.
+    /// Writes all samples, one after the other. Every chunk is decoded once, unless the chunks of a
+    /// few rows exceed the memory for it.
     fn write_samples(&self, array: Interleaved, file: &File) -> Result<(), Failure> {
         let (Some(chunk), Some((axis, _))) = (&self.chunk, self.cube.sample) else { return Ok(()) };
         let lengths = &self.cube.lengths;

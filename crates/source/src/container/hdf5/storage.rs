@@ -1,7 +1,7 @@
 //! Where a dataset's numbers lie: in its own file, or in the files of a virtual dataset.
 //!
-//! An HDF5 file can refer to any other file on the machine, in three ways. hsipack packs only what the user
-//! gave, so it restricts each of them:
+//! An HDF5 file can refer to any other file on the machine, in three ways. hsipack packs only what
+//! the user gave, so it restricts each of them:
 //!
 //! | reference to another file | what hsipack does |
 //! |---|---|
@@ -9,9 +9,10 @@
 //! | external storage (raw bytes of any file) | refuses it |
 //! | a virtual dataset | reads it if all its files lie in the folder of the HDF5 file, or below it |
 //!
-//! libhdf5 itself opens the files of a virtual dataset, by name. It looks for them first in the folder of
-//! the HDF5 file, where this module has already found and opened each of them. Only an environment variable
-//! could make it look elsewhere first. If that is set, virtual datasets are refused.
+//! libhdf5 itself opens the files of a virtual dataset, by name. It looks for them first in the
+//! folder of the HDF5 file, where this module has already found and opened each of them. Only an
+//! environment variable could make it look elsewhere first. If that is set, virtual datasets are
+//! refused.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, c_char};
@@ -39,8 +40,8 @@ const LONGEST_NAME: usize = 1 << 16;
 /// The environment variable for where libhdf5 looks first for the files of a virtual dataset.
 const SEARCH_FIRST: &str = "HDF5_VDS_PREFIX";
 
-/// The files, other than `path` itself, that hold numbers of `dataset`. The dataset is in the file at
-/// `path` (resolved, as libhdf5 was given it).
+/// The files, other than `path` itself, that hold numbers of `dataset`. The dataset is in the file
+/// at `path` (resolved, as libhdf5 was given it).
 ///
 /// # Errors
 /// If such a file is missing, may not be read, or does not hold the dataset it should.
@@ -170,8 +171,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The file and the dataset of each part of a virtual dataset. The binding is not used, because it also
-/// reads the selections and refuses those that h5py writes.
+/// The file and the dataset of each part of a virtual dataset. The binding is not used, because it
+/// also reads the selections and refuses those that h5py writes.
 fn names(plist: &DatasetCreate) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let unreadable = || {
         Error::malformed("cannot read the virtual dataset's mapping")
@@ -201,9 +202,9 @@ fn names(plist: &DatasetCreate) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     })
 }
 
-/// The lengths of a virtual dataset when it was created. If the dataset may grow, asking it for its shape
-/// makes libhdf5 open its files, which are not checked yet. `None` if `dataset` is not virtual, or has no
-/// parts.
+/// The lengths of a virtual dataset when it was created. If the dataset may grow, asking it for its
+/// shape makes libhdf5 open its files, which are not checked yet. `None` if `dataset` is not
+/// virtual, or has no parts.
 pub(super) fn virtual_shape(dataset: &Dataset) -> Option<Vec<usize>> {
     let plist = dataset.dcpl().ok().filter(|plist| plist.layout() == Layout::Virtual)?;
     sync(|| {
@@ -227,8 +228,8 @@ pub(super) fn virtual_shape(dataset: &Dataset) -> Option<Vec<usize>> {
     })
 }
 
-/// The text that `get` writes. `get` takes a buffer and its size, and returns the text's length, or a
-/// negative number on error.
+/// The text that `get` writes. `get` takes a buffer and its size, and returns the text's length, or
+/// a negative number on error.
 fn read(get: impl Fn(*mut c_char, usize) -> isize) -> Option<Vec<u8>> {
     let len =
         usize::try_from(get(std::ptr::null_mut(), 0)).ok().filter(|len| *len <= LONGEST_NAME)?;

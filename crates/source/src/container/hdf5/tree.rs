@@ -1,8 +1,8 @@
 //! Contents of an HDF5 file: walks over its groups, within limits, and reads small values.
 //!
-//! The walk follows hard links only, visits each object once (hard links may form cycles) and stops at
-//! [`MAX_DEPTH`], [`MAX_GROUPS`] and [`MAX_LINKS`]. Datasets behind soft links, or beyond these limits, can
-//! still be opened by their full path.
+//! The walk follows hard links only, visits each object once (hard links may form cycles) and stops
+//! at [`MAX_DEPTH`], [`MAX_GROUPS`] and [`MAX_LINKS`]. Datasets behind soft links, or beyond these
+//! limits, can still be opened by their full path.
 
 use std::collections::HashSet;
 use std::ops::Deref;
@@ -419,8 +419,8 @@ fn numbers(container: &Container) -> Option<Vec<f64>> {
     }
 }
 
-/// The texts of a small attribute or dataset; `None` if it holds something else. Bytes that are not UTF-8 are replaced,
-/// because some writers label Latin-1 as UTF-8.
+/// The texts of a small attribute or dataset; `None` if it holds something else. Bytes that are not
+/// UTF-8 are replaced, because some writers label Latin-1 as UTF-8.
 fn texts(container: &Container) -> Option<Vec<String>> {
     /// Texts of this length are read in lists, longer ones one by one.
     const SHORT: usize = 64;

@@ -1,14 +1,14 @@
 //! MATLAB v5 `.mat` files (`save -v6`, `-v7`); v7.3 files are HDF5 and read by `hdf5/`.
 //!
-//! A cube is a 3-D array (row, column, band), stored as a variable or as a field of a struct. It may also be
-//! a matrix of spectra, (bands × pixels) or (pixels × bands). Then scalars such as `nRow` and `nCol` or a
-//! 2-D `map` beside it give the shape of the image, and its pixels run down the columns. MATLAB stores
-//! everything column by column, first index fastest.
+//! A cube is a 3-D array (row, column, band), stored as a variable or as a field of a struct. It
+//! may also be a matrix of spectra, (bands × pixels) or (pixels × bands). Then scalars such as
+//! `nRow` and `nCol` or a 2-D `map` beside it give the shape of the image, and its pixels run down
+//! the columns. MATLAB stores everything column by column, first index fastest.
 //!
-//! Numbers keep the type in which they are stored: MATLAB writes whole numbers of class double in a narrower
-//! type. Compressed variables are read as streams. Because the first index is the row, a read of a few rows
-//! passes over the whole stream, so [`preferred_rows`](crate::Source::preferred_rows) asks for as
-//! many rows as the budget allows.
+//! Numbers keep the type in which they are stored: MATLAB writes whole numbers of class double in a
+//! narrower type. Compressed variables are read as streams. Because the first index is the row, a
+//! read of a few rows passes over the whole stream, so
+//! [`preferred_rows`](crate::Source::preferred_rows) asks for as many rows as the budget allows.
 
 #[doc(hidden)]
 pub mod v5;
@@ -31,8 +31,8 @@ use crate::meaning::{Known, Placed, Subject};
 use crate::recent::{MANY_ARRAYS, Recent};
 use crate::{Axes, Axis, AxisOrder, CubeInfo, OpenOptions, Source};
 
-/// How many scalars are read to find the shape of an image. Reading one in a compressed struct inflates
-/// everything before it.
+/// How many scalars are read to find the shape of an image. Reading one in a compressed struct
+/// inflates everything before it.
 const MAX_SCALARS: usize = 64;
 /// Longer lists beside a cube are not read.
 const LONGEST_LIST: usize = 1 << 20;
@@ -128,9 +128,9 @@ fn not_numbers(name: &str, what: &str) -> Error {
         .with_remedy("name an array of real numbers after '::'")
 }
 
-/// The inflated bytes of the zlib stream that holds `numbers`. When the byte before `end` has been read, the
-/// rest of the stream is read, too. This compares its checksum, and its length with the length that it
-/// states.
+/// The inflated bytes of the zlib stream that holds `numbers`. When the byte before `end` has been
+/// read, the rest of the stream is read, too. This compares its checksum, and its length with the
+/// length that it states.
 fn inflated(path: &Path, stream: Range<u64>, numbers: &Numbers, end: u64) -> StreamBytes {
     /// Padding that a writer may add after the variable.
     const PADDING: u64 = 8;
@@ -295,8 +295,8 @@ impl<'a> Workspace<'a> {
         subject.place(notes).map_err(named)
     }
 
-    /// Shape and axis order of a matrix of spectra. `None` if it cannot be one: nothing in the file gives
-    /// the shape of the image, or the matrix has that shape itself.
+    /// Shape and axis order of a matrix of spectra. `None` if it cannot be one: nothing in the file
+    /// gives the shape of the image, or the matrix has that shape itself.
     ///
     /// # Errors
     /// If the image's shape is known and does not fit, or fits in several ways.
@@ -477,8 +477,9 @@ fn candidate(variable: &Variable, options: &OpenOptions) -> Candidate {
     }
 }
 
-/// The shape and order of a mask that is saved as one column, or row, of all pixels of its image. As in
-/// MATLAB's `gt(:)`, the columns of the image follow one another. `None` if it is anything else.
+/// The shape and order of a mask that is saved as one column, or row, of all pixels of its image.
+/// As in MATLAB's `gt(:)`, the columns of the image follow one another. `None` if it is anything
+/// else.
 fn column_of_pixels(lengths: &[usize], options: &OpenOptions) -> Option<(CubeShape, AxisOrder)> {
     let [rows, columns] = options.image.filter(|_| options.mask)?;
     let pixels = vector_len(lengths).filter(|length| *length > 1)?;
@@ -486,8 +487,8 @@ fn column_of_pixels(lengths: &[usize], options: &OpenOptions) -> Option<(CubeSha
     (rows.checked_mul(columns) == Some(pixels)).then_some((CubeShape::new(rows, columns, 1), order))
 }
 
-/// The index order of (bands × pixels) or (pixels × bands) after the pixels are split into rows and columns:
-/// rows first, as in MATLAB's `reshape`, unless the user says otherwise.
+/// The index order of (bands × pixels) or (pixels × bands) after the pixels are split into rows and
+/// columns: rows first, as in MATLAB's `reshape`, unless the user says otherwise.
 fn pixel_order(bands_first: bool, options: &OpenOptions) -> Result<AxisOrder> {
     let usual = if bands_first { AxisOrder::BSQ } else { AxisOrder::BIP };
     let order = options.axes.as_ref().map(Axes::of_three).transpose()?.unwrap_or(usual);

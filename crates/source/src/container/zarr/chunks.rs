@@ -28,10 +28,10 @@ pub(super) fn open_zarrs(folder: &Path, stored: &Stored) -> Result<Array<ChunkFi
 
 /// The files of one array, for `zarrs` to read.
 ///
-/// The file store of `zarrs` allocates memory for any length that a shard's index states. It takes files that it
-/// may not read for chunks that were never written, which read as the fill value. And it trusts what it reads.
-/// Therefore a shard's index is checked against the shard, and compressed chunks against the size that they
-/// should have, before `zarrs` gets them.
+/// The file store of `zarrs` allocates memory for any length that a shard's index states. It takes
+/// files that it may not read for chunks that were never written, which read as the fill value. And
+/// it trusts what it reads. Therefore a shard's index is checked against the shard, and compressed
+/// chunks against the size that they should have, before `zarrs` gets them.
 pub(super) struct ChunkFiles {
     folder: PathBuf,
     stored: Stored,
@@ -149,8 +149,8 @@ impl ReadableStorageTraits for ChunkFiles {
     }
 }
 
-/// Runs `zarrs`. If a damaged file makes it panic in spite of all checks before, this becomes an error about the
-/// file.
+/// Runs `zarrs`. If a damaged file makes it panic in spite of all checks before, this becomes an
+/// error about the file.
 fn guarded<T>(work: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
         Error::malformed("the array is damaged").with_remedy("copy it again, or write it again")

@@ -1,6 +1,6 @@
-//! Finds out how much a compressed chunk decodes to, before memory is allocated for it. `zarrs` decodes
-//! whatever a frame holds, and a few MB can become some GB. Gzip and zlib do not state their decoded size: see
-//! `inflate`.
+//! Finds out how much a compressed chunk decodes to, before memory is allocated for it. `zarrs`
+//! decodes whatever a frame holds, and a few MB can become some GB. Gzip and zlib do not state
+//! their decoded size: see `inflate`.
 
 use super::metadata::Compressor;
 
@@ -11,8 +11,8 @@ const ZSTD_BLOCK: u64 = 128 << 10;
 /// Bytes of a checksum after a compressed chunk.
 const CHECKSUM: usize = 4;
 
-/// Whether a compressed chunk decodes to no more than `most` bytes and a little. Damaged chunks pass: as far as
-/// they decode at all, they do not decode to more.
+/// Whether a compressed chunk decodes to no more than `most` bytes and a little. Damaged chunks
+/// pass: as far as they decode at all, they do not decode to more.
 pub(super) fn fits(compressor: Compressor, bytes: &[u8], most: u64) -> bool {
     let most = most + EXTRA;
     match compressor {
@@ -34,8 +34,8 @@ fn blosc_len(bytes: &[u8]) -> Option<u64> {
     is_frame.then(|| number(4).into())
 }
 
-/// The most bytes that Zstandard frames decode to: the size that each states, otherwise what its blocks can
-/// hold. `None` if these are not whole frames.
+/// The most bytes that Zstandard frames decode to: the size that each states, otherwise what its
+/// blocks can hold. `None` if these are not whole frames.
 fn zstd_bound(mut bytes: &[u8]) -> Option<u64> {
     let mut bound = 0u64;
     let all = bytes.len();

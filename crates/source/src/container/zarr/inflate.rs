@@ -1,5 +1,5 @@
-//! Inflates chunks compressed with gzip or zlib, up to the size in the metadata. `zarrs` itself inflates whatever a
-//! stream holds, and a few MB can become some GB.
+//! Inflates chunks compressed with gzip or zlib, up to the size in the metadata. `zarrs` itself
+//! inflates whatever a stream holds, and a few MB can become some GB.
 
 use std::borrow::Cow;
 use std::io::Read;

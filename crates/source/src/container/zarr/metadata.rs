@@ -1,7 +1,7 @@
 //! The JSON metadata of Zarr v2 and v3 nodes, as far as a cube needs it.
 //!
-//! The crate `zarrs` parses the metadata again when it opens the array. They are read here first to check
-//! sizes before anything is allocated, and so that errors name what is wrong.
+//! The crate `zarrs` parses the metadata again when it opens the array. They are read here first to
+//! check sizes before anything is allocated, and so that errors name what is wrong.
 
 use std::path::Path;
 
@@ -45,8 +45,9 @@ pub struct ArrayMetadata {
     pub dtype: Option<DType>,
     /// Names of the axes; empty if they have none.
     pub dimensions: Vec<Option<String>>,
-    /// The number for chunks that were not written, if it also marks missing values. xarray means this by Zarr v2's
-    /// `fill_value`, in which it stores `_FillValue`. In other arrays it is a value like any other.
+    /// The number for chunks that were not written, if it also marks missing values. xarray means
+    /// this by Zarr v2's `fill_value`, in which it stores `_FillValue`. In other arrays it is a
+    /// value like any other.
     pub missing: Option<f64>,
     /// How chunks lie in files.
     pub stored: Stored,
@@ -308,8 +309,8 @@ fn array_v2(json: &Value, attributes: &Map<String, Value>) -> Result<ArrayMetada
     Ok(ArrayMetadata { shape, type_name, dtype, dimensions, missing, stored })
 }
 
-/// Bytes of a decoded chunk, and chunks in a shard. Refuses chunks that do not fit the array, or that would
-/// take too much memory.
+/// Bytes of a decoded chunk, and chunks in a shard. Refuses chunks that do not fit the array, or
+/// that would take too much memory.
 fn check_chunks(
     shape: &[usize],
     chunk: &[u64],

@@ -1,13 +1,13 @@
 //! Zarr v2 and v3 arrays in folders, sharded or not.
 //!
-//! A dataset is a folder: an array, or a group with arrays in it, of which one is the cube. Names of axes are
-//! `dimension_names`, xarray's `_ARRAY_DIMENSIONS`, or the axes of OME-Zarr. The rules of all containers
-//! (`meaning/`) decide what the array means.
+//! A dataset is a folder: an array, or a group with arrays in it, of which one is the cube. Names
+//! of axes are `dimension_names`, xarray's `_ARRAY_DIMENSIONS`, or the axes of OME-Zarr. The rules
+//! of all containers (`meaning/`) decide what the array means.
 //!
 //! The crate `zarrs` decodes chunks, one at a time. A chunk (in a sharded array: an inner chunk) is
 //! decoded as a whole, so at least this much memory is needed. Chunks beyond 2 GiB are refused.
-//! `zarrs` does not verify `crc32c` if a read needs only part of a chunk or shard: damage that still
-//! decodes shows only in reads of whole chunks.
+//! `zarrs` does not verify `crc32c` if a read needs only part of a chunk or shard: damage that
+//! still decodes shows only in reads of whole chunks.
 
 mod choose;
 mod chunks;
@@ -135,8 +135,8 @@ fn open_array(found: &Found, options: &OpenOptions) -> Result<Box<dyn Source>> {
     Ok(reading.apply(Box::new(ZarrSource { info, array, placed, chunk_rows })))
 }
 
-/// Refuses an array to which nothing was written: it would read as zeros. Most likely the dataset was
-/// not copied completely.
+/// Refuses an array to which nothing was written: it would read as zeros. Most likely the dataset
+/// was not copied completely.
 fn refuse_unwritten(found: &Found, options: &OpenOptions) -> Result<()> {
     let fail = |error| Error::io(&found.folder, "cannot read", error);
     for entry in std::fs::read_dir(&found.folder).map_err(fail)? {

@@ -16,8 +16,8 @@ struct BandList<'a> {
     unit: Option<String>,
 }
 
-/// The list for `quantity`, under any key with this meaning; ENVI's own key comes first. Lists that do not have one
-/// number per band are dropped, with a note.
+/// The list for `quantity`, under any key with this meaning; ENVI's own key comes first. Lists that
+/// do not have one number per band are dropped, with a note.
 fn list_of<'a>(
     fields: &'a Fields,
     quantity: Quantity,
@@ -67,7 +67,8 @@ fn numbers(key: &str, text: &str, bands: usize, notes: &mut Vec<String>) -> Opti
 
 pub(super) type SpectralAxis = (Option<Vec<f64>>, Option<Vec<f64>>);
 
-/// Wavelengths and fwhm in nm. If no list has the wavelengths, they are taken from the names of the bands.
+/// Wavelengths and fwhm in nm. If no list has the wavelengths, they are taken from the names of the
+/// bands.
 pub(super) fn spectral_axis(
     fields: &Fields,
     bands: usize,
@@ -235,7 +236,8 @@ fn split_names(text: &str) -> Vec<String> {
     names
 }
 
-/// The colours of classes: three numbers from 0 to 255 for each. None if a number is something else.
+/// The colours of classes: three numbers from 0 to 255 for each. None if a number is something
+/// else.
 pub(super) fn class_colors(fields: &Fields) -> Vec<Option<Color>> {
     let Some(text) = fields.get("class lookup") else { return Vec::new() };
     let numbers = text.split(',').map(str::trim).filter(|number| !number.is_empty());

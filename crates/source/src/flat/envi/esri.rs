@@ -1,5 +1,5 @@
-//! ESRI (ArcGIS) headers of `.bil`, `.bip` and `.bsq` files, as GDAL reads and writes them (driver EHdr). They have the
-//! same suffix as ENVI headers.
+//! ESRI (ArcGIS) headers of `.bil`, `.bip` and `.bsq` files, as GDAL reads and writes them (driver
+//! EHdr). They have the same suffix as ENVI headers.
 //!
 //! ```text
 //! NROWS       480
@@ -165,8 +165,8 @@ fn dtype(fields: &Fields<'_>) -> Result<DType> {
     })
 }
 
-/// Entries of the header about bytes between rows or bands. Cameras write wrong numbers here, so the size of the file
-/// decides.
+/// Entries of the header about bytes between rows or bands. Cameras write wrong numbers here, so
+/// the size of the file decides.
 fn padding(
     fields: &Fields<'_>,
     shape: CubeShape,

@@ -33,7 +33,8 @@ const LAYOUT_KEYS: [&str; 8] = [
 /// To find where a list without a closing brace ends, all lines after it are read.
 const MAX_UNBALANCED: usize = 32;
 
-/// The keys of a header, in lower case and with spaces between words, with all their values, without braces.
+/// The keys of a header, in lower case and with spaces between words, with all their values,
+/// without braces.
 pub(crate) struct Fields {
     values: BTreeMap<String, Vec<String>>,
     /// Keys whose lists have no closing brace.
@@ -105,8 +106,8 @@ impl Fields {
         }
     }
 
-    /// Notes about keys that occur more than once with different values, and about lists without an end. An error if
-    /// the layout depends on a key that occurs more than once.
+    /// Notes about keys that occur more than once with different values, and about lists without an
+    /// end. An error if the layout depends on a key that occurs more than once.
     pub(super) fn contradictions(&self) -> Result<Vec<String>> {
         let unclosed = |key: &String| {
             format!(
@@ -144,8 +145,8 @@ struct Value {
     is_balanced: bool,
 }
 
-/// The value that starts with `first`. If it opens a brace or a bracket, the value continues to the closing one. Takes
-/// the lines of the value from `remaining`.
+/// The value that starts with `first`. If it opens a brace or a bracket, the value continues to the
+/// closing one. Takes the lines of the value from `remaining`.
 fn value_of<'a>(first: &'a str, remaining: &mut &[&'a str]) -> Value {
     let opens = |line: &str| line.starts_with(['{', '[']);
     let first = match remaining.split_first() {

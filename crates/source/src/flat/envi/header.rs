@@ -79,8 +79,8 @@ pub struct Header {
     /// `data ignore value`, rounded to the element type, because -1.23e34, for example, is not a
     /// float32.
     pub ignore_value: Option<f64>,
-    /// `data gain values` and `data offset values`, otherwise `reflectance scale factor`: one entry for all bands, or
-    /// one for each band.
+    /// `data gain values` and `data offset values`, otherwise `reflectance scale factor`: one entry
+    /// for all bands, or one for each band.
     pub scaling: Vec<Scaling>,
     /// `tint`, `integration time`, `exposure time` or `exposure`.
     pub exposure: Option<Exposure>,
@@ -93,7 +93,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Bytes that header offset and values take together. Reading the header made sure that this does not overflow.
+    /// Bytes that header offset and values take together. Reading the header made sure that this
+    /// does not overflow.
     pub fn file_len(&self) -> u64 {
         self.offset + FlatSource::data_len(self.shape, self.dtype).unwrap_or(0)
     }

@@ -4,7 +4,8 @@
 //! map info = {UTM, 1, 1, 634200, 5297190, 30, 30, 32, North, WGS-84, units=Meters, rotation=-27}
 //!             name, reference pixel, its position, pixel size, zone, hemisphere, datum
 //! ```
-//! The reference pixel is counted from 1, and a whole number means the upper left corner of a pixel.
+//! The reference pixel is counted from 1, and a whole number means the upper left corner of a
+//! pixel.
 
 use hsipack_format::Geo;
 use hsipack_format::geo::{Datum, Unit, Utm};
@@ -80,8 +81,8 @@ impl<'a> Map<'a> {
         Some(Self { name, numbers, words, units, rotation })
     }
 
-    /// Whether the positions are just pixel numbers. Some writers use them if they do not know where on Earth the
-    /// pixels lie.
+    /// Whether the positions are just pixel numbers. Some writers use them if they do not know
+    /// where on Earth the pixels lie.
     fn counts_pixels(&self) -> bool {
         let [_, _, _, _, width, height] = self.numbers;
         (width, height) == (1.0, 1.0)
@@ -163,8 +164,8 @@ impl<'a> Map<'a> {
         Utm { datum, zone: zone.unsigned_abs(), south: south || zone < 0 }.epsg()
     }
 
-    /// The datum of this name, or the datum of the WKT if there is no name. `None` if the two differ: then the WKT
-    /// counts.
+    /// The datum of this name, or the datum of the WKT if there is no name. `None` if the two
+    /// differ: then the WKT counts.
     fn datum(
         &self,
         name: Option<&str>,

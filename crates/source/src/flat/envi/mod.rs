@@ -1,17 +1,19 @@
 //! ENVI: a text header (`.hdr`) beside a flat data file, plain or gzip.
 //!
-//! The user may give either file. The other one is found by name. If several files match, the one whose
-//! size agrees with the header is used:
+//! The user may give either file. The other one is found by name. If several files match, the one
+//! whose size agrees with the header is used:
 //!
 //! ```text
 //! header given:  x.hdr → x, x.img, x.dat, x.raw, …;  else any x.* of exactly the right size
 //! data given:    x.img → x.img.hdr, x.hdr
 //! ```
 //!
-//! ESRI's headers (`esri.rs`) are read as well. A header may also describe a TIFF file beside it (`tiff.rs`).
+//! ESRI's headers (`esri.rs`) are read as well. A header may also describe a TIFF file beside it
+//! (`tiff.rs`).
 //!
-//! The size of a plain data file is checked before anything is read. For a gzip file, only an upper limit
-//! is known at that point. If such a file ends early or its checksum is wrong, reading its last row fails.
+//! The size of a plain data file is checked before anything is read. For a gzip file, only an upper
+//! limit is known at that point. If such a file ends early or its checksum is wrong, reading its
+//! last row fails.
 
 mod bands;
 mod esri;
@@ -53,8 +55,8 @@ const GZIP_MAGIC: [u8; 3] = [0x1F, 0x8B, 8];
 /// Suffixes of raw cubes. If such a file has no header, the error says so.
 const RAW_SUFFIXES: [&str; 8] = ["img", "dat", "raw", "bin", "hyspex", "bsq", "bil", "bip"];
 
-/// Whether a file that starts with `head` (up to 4 KiB) is of this format: it is a header, by content or
-/// name, has a header beside it, or is named like a data file.
+/// Whether a file that starts with `head` (up to 4 KiB) is of this format: it is a header, by
+/// content or name, has a header beside it, or is named like a data file.
 pub(crate) fn recognises(path: &Path, head: &[u8]) -> bool {
     let is_folder = head.is_empty();
     !is_folder
@@ -67,7 +69,8 @@ pub(crate) fn recognises(path: &Path, head: &[u8]) -> bool {
 /// Opens the cube in `path`, a header or a data file.
 ///
 /// # Errors
-/// If one of the two files is missing, cannot be read, is malformed, or holds no image of real numbers.
+/// If one of the two files is missing, cannot be read, is malformed, or holds no image of real
+/// numbers.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     if let Some(variable) = &options.variable {
         return Err(Error::unsupported(format!("an ENVI file has no variable '{variable}' in it"))
@@ -82,8 +85,8 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     Pair::from_header(path, read_header(path)?)?.open(options)
 }
 
-/// The file that holds the values of the cube which the file at `path` describes; `None` if `path` is not a header, or its
-/// data file is missing.
+/// The file that holds the values of the cube which the file at `path` describes; `None` if `path`
+/// is not a header, or its data file is missing.
 pub(crate) fn data_of(path: &Path) -> Option<PathBuf> {
     let is_header = has_suffix(path, "hdr") && kind_of(path) != Kind::Other;
     let header = is_header.then(|| read_header(path).ok())??;
@@ -186,8 +189,8 @@ impl Pair {
         self.data.fits_plain(&self.header) || self.data.is_gzip_for(&self.header)
     }
 
-    /// Refuses a data file if the header belongs to another one: `x.hdr` may describe `x.img` while the
-    /// user gave `x.log`.
+    /// Refuses a data file if the header belongs to another one: `x.hdr` may describe `x.img` while
+    /// the user gave `x.log`.
     fn refuse_if_of_another_file(&self) -> Result<()> {
         if self.fits() {
             return Ok(());
@@ -270,8 +273,9 @@ impl Pair {
         Ok(())
     }
 
-    /// Other bytes may follow the cube, such as lines of a recording that went on. But as many bytes as the cube has mean
-    /// that the header belongs to another cube, or has another data type.
+    /// Other bytes may follow the cube, such as lines of a recording that went on. But as many
+    /// bytes as the cube has mean that the header belongs to another cube, or has another data
+    /// type.
     fn most_surplus(&self) -> u64 {
         self.header.file_len() - self.header.offset
     }
@@ -344,8 +348,8 @@ impl Pair {
     }
 }
 
-/// Fills in what another header of the same data says about the bands. Some cameras write `x.hdr`, and other programs add
-/// `x.img.hdr`.
+/// Fills in what another header of the same data says about the bands. Some cameras write `x.hdr`,
+/// and other programs add `x.img.hdr`.
 fn complete(info: &mut CubeInfo) {
     let (data, header) = (info.files[0].clone(), info.files[1].clone());
     let names = header_names(&data);
@@ -386,14 +390,16 @@ impl DataFile {
         self.len == header.file_len() && !self.is_gzip_for(header)
     }
 
-    /// Whether this is a gzip file of the data of `header`. Plain data may start with the magic number by
-    /// chance. In that case the size is exact and the header does not mention compression.
+    /// Whether this is a gzip file of the data of `header`. Plain data may start with the magic
+    /// number by chance. In that case the size is exact and the header does not mention
+    /// compression.
     fn is_gzip_for(&self, header: &Header) -> bool {
         self.gzip && (header.compressed || self.len != header.file_len())
     }
 }
 
-/// The content of a gzip file that holds an array up to `end`, and fewer than `most` bytes after it.
+/// The content of a gzip file that holds an array up to `end`, and fewer than `most` bytes after
+/// it.
 fn gzip_bytes(path: PathBuf, end: u64, most: u64) -> StreamBytes {
     let file = path.clone();
     StreamBytes::new(path, 0, move || {
@@ -403,9 +409,9 @@ fn gzip_bytes(path: PathBuf, end: u64, most: u64) -> StreamBytes {
     })
 }
 
-/// A gzip stream that is read to its end when the array ends, because the decoder compares the checksum
-/// only there. As with plain data, too many bytes after the array mean that the header belongs to another
-/// cube.
+/// A gzip stream that is read to its end when the array ends, because the decoder compares the
+/// checksum only there. As with plain data, too many bytes after the array mean that the header
+/// belongs to another cube.
 struct Verified<R> {
     stream: R,
     remaining: u64,

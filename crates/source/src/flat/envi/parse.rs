@@ -30,8 +30,8 @@ use crate::{Exposure, Scaling};
 /// Reads an ENVI header.
 ///
 /// # Errors
-/// If the text is not an ENVI header, lacks required keys (the error lists all of them), contradicts
-/// itself about the layout of the data, or does not describe an image of real numbers.
+/// If the text is not an ENVI header, lacks required keys (the error lists all of them),
+/// contradicts itself about the layout of the data, or does not describe an image of real numbers.
 #[doc(hidden)]
 pub fn parse(bytes: &[u8]) -> Result<Header> {
     let fields = Fields::parse(&decode(bytes))?;
@@ -216,7 +216,8 @@ fn byte_order(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Result<
     }
 }
 
-/// The value of the first key with one of `names`, in the spelling of arrays in containers; `envi_key`, ENVI's key, comes first.
+/// The value of the first key with one of `names`, in the spelling of arrays in containers;
+/// `envi_key`, ENVI's key, comes first.
 fn word_of<'a>(
     fields: &'a Fields,
     envi_key: &'a str,
@@ -250,8 +251,9 @@ fn ignore_value(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Optio
 
 /// How stored numbers become physical values.
 ///
-/// GDAL writes scale and offset of each band as `data gain values` and `data offset values`. If a header has these and
-/// `reflectance scale factor`, both describe the same step, so only one of them is used.
+/// GDAL writes scale and offset of each band as `data gain values` and `data offset values`. If a
+/// header has these and `reflectance scale factor`, both describe the same step, so only one of
+/// them is used.
 fn scaling_of(fields: &Fields, bands: usize, notes: &mut Vec<String>) -> Vec<Scaling> {
     let mut list = |key: &str, usual: f64| {
         let values = fields.get(key).map(number_list)?;
@@ -293,8 +295,8 @@ fn scaling_of(fields: &Fields, bands: usize, notes: &mut Vec<String>) -> Vec<Sca
 /// The scale factor that ENVI defines.
 const OWN_SCALE: &str = "reflectance scale factor";
 
-/// Other keys: a factor from 10 divides and a factor below 1 multiplies. ENVI's own factor divides, but 0.0001 and other
-/// powers of ten below 1 can only have been meant as multipliers.
+/// Other keys: a factor from 10 divides and a factor below 1 multiplies. ENVI's own factor divides,
+/// but 0.0001 and other powers of ten below 1 can only have been meant as multipliers.
 fn scale_factor(fields: &Fields, notes: &mut Vec<String>) -> Option<Scaling> {
     let (key, text) = word_of(fields, OWN_SCALE, &scaling::SCALES)?;
     let is_own = key == OWN_SCALE;
@@ -353,7 +355,8 @@ fn unit(fields: &Fields, has_wavelengths: bool) -> Option<String> {
     })
 }
 
-/// Adds notes about the step from radiance to reflectance, which is not used: ENVI's own tools apply it only on request.
+/// Adds notes about the step from radiance to reflectance, which is not used: ENVI's own tools
+/// apply it only on request.
 fn note_unused_calibration(fields: &Fields, notes: &mut Vec<String>) {
     for key in ["data reflectance gain values", "data reflectance offset values"] {
         if fields.get(key).is_some() {

@@ -1,5 +1,5 @@
-//! ENVI headers beside TIFF files: `x.hdr` or `x.tif.hdr` beside `x.tif`. ENVI, camera software and scripts write them
-//! because a TIFF file has no place for wavelengths.
+//! ENVI headers beside TIFF files: `x.hdr` or `x.tif.hdr` beside `x.tif`. ENVI, camera software and
+//! scripts write them because a TIFF file has no place for wavelengths.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,8 @@ pub(super) fn image_of(path: &Path, header: &Header) -> Option<PathBuf> {
     (header.of_tiff || !has_data()).then_some(image)
 }
 
-/// The TIFF file that the header at `path` describes; `None` if it describes raw data, or is not a header.
+/// The TIFF file that the header at `path` describes; `None` if it describes raw data, or is not a
+/// header.
 pub(crate) fn tiff_of(path: &Path) -> Option<PathBuf> {
     // Most headers have no TIFF file beside them, and need not be read.
     let is_header = has_suffix(path, "hdr") && beside(path).is_some();
@@ -36,8 +37,8 @@ pub(crate) fn tiff_of(path: &Path) -> Option<PathBuf> {
     image_of(path, &header)
 }
 
-/// Adds to `info`, the cube in the TIFF file at `path`, what an ENVI header beside it says. What the file itself says
-/// takes precedence.
+/// Adds to `info`, the cube in the TIFF file at `path`, what an ENVI header beside it says. What
+/// the file itself says takes precedence.
 pub(crate) fn describe_tiff(path: &Path, info: &mut CubeInfo) {
     let names = header_names(path);
     let Some(name) = names.iter().find(|name| kind_of(name) == Kind::Envi) else { return };

@@ -1,12 +1,12 @@
 //! The pickled header of HTC `.blosc` files, read without executing anything.
 //!
 //! Python's pickle is a small stack machine that may call any function. This one knows only the
-//! instructions that protocols 2 to 5 use for `(shape, dtype)` and `{name: (shape, dtype, bytes)}`, and
-//! the one callable `numpy.dtype`. Anything else is refused, and the error names it.
+//! instructions that protocols 2 to 5 use for `(shape, dtype)` and `{name: (shape, dtype, bytes)}`,
+//! and the one callable `numpy.dtype`. Anything else is refused, and the error names it.
 //!
-//! A dtype is pickled as `numpy.dtype('f2', False, True)` followed by a state tuple whose second item
-//! is the byte order. The state is set on an object that may already be memoised, so dtypes are kept in
-//! a separate table and the stack holds indices.
+//! A dtype is pickled as `numpy.dtype('f2', False, True)` followed by a state tuple whose second
+//! item is the byte order. The state is set on an object that may already be memoised, so dtypes
+//! are kept in a separate table and the stack holds indices.
 
 use std::rc::Rc;
 
@@ -44,10 +44,11 @@ pub fn parse(bytes: &[u8]) -> Result<(Header, usize)> {
     Ok((machine.header(&value)?, machine.at))
 }
 
-/// No header nests tuples deeper than this. The limit also keeps dropping them from recursing deeply.
+/// No header nests tuples deeper than this. The limit also keeps dropping them from recursing
+/// deeply.
 const DEEPEST: usize = 4;
-/// NumPy arrays have no more axes. Shared parts of a pickle are copied for each array that refers to
-/// them. Therefore the size of an array's description and the number of arrays are limited.
+/// NumPy arrays have no more axes. Shared parts of a pickle are copied for each array that refers
+/// to them. Therefore the size of an array's description and the number of arrays are limited.
 const MAX_AXES: usize = 64;
 const LONGEST_NAME: usize = 1024;
 const MAX_ARRAYS: usize = 20_000;
@@ -60,8 +61,8 @@ enum Value {
     Bool,
     Int(i64),
     Text(Rc<str>),
-    /// Items, and how deep they nest. The depth is kept because a shared tuple may be reached in many
-    /// ways.
+    /// Items, and how deep they nest. The depth is kept because a shared tuple may be reached in
+    /// many ways.
     Tuple(Rc<[Value]>, usize),
     Dict,
     DTypeClass,
@@ -517,8 +518,8 @@ mod tests {
         assert!(parse(&deep).unwrap_err().what().contains("nested"));
     }
 
-    /// A dictionary whose `count` entries are all the same memoised entry, with this `name` and `axes`
-    /// axes.
+    /// A dictionary whose `count` entries are all the same memoised entry, with this `name` and
+    /// `axes` axes.
     fn shared_entries(name: &str, axes: usize, count: usize) -> Vec<u8> {
         let mut bytes = b"\x80\x02}(X".to_vec();
         bytes.extend((name.len() as u32).to_le_bytes());

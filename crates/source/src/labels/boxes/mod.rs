@@ -7,7 +7,8 @@
 //! | `yolo.rs` | YOLO: a text for each picture, and names of classes in a file beside it |
 //! | `table.rs` | CSV, for one picture or several |
 //!
-//! A box is `[x_min, y_min, x_max, y_max]`, by the edges of pixels: that around the whole cube is `[0, 0, columns, rows]`.
+//! A box is `[x_min, y_min, x_max, y_max]`, by the edges of pixels: that around the whole cube is
+//! `[0, 0, columns, rows]`.
 
 mod coco;
 mod table;
@@ -56,7 +57,8 @@ impl Boxes {
     /// Adds a box.
     ///
     /// # Errors
-    /// A message, if it has no area or a number without a value, is outside of the cube, or one of too many.
+    /// A message, if it has no area or a number without a value, is outside of the cube, or one of
+    /// too many.
     fn add(
         &mut self,
         corners: [f64; 4],
@@ -92,12 +94,13 @@ fn wrong(location: impl std::fmt::Display, what: impl std::fmt::Display) -> Erro
         .with_remedy("correct the box, or remove it; boxes that are partly outside are kept")
 }
 
-/// Reads the boxes of a cube in `path`: COCO, Pascal VOC, YOLO or CSV. `class` is the column of a CSV that says the classes, if
-/// it is not one of the usual names.
+/// Reads the boxes of a cube in `path`: COCO, Pascal VOC, YOLO or CSV. `class` is the column of a
+/// CSV that says the classes, if it is not one of the usual names.
 ///
 /// # Errors
-/// If the file is malformed, or a box does not fit the cube; [`hsipack_format::ErrorKind::NotFound`] if it lists the cubes that
-/// it is about, and not this one.
+/// If the file is malformed, or a box does not fit the cube;
+/// [`hsipack_format::ErrorKind::NotFound`] if it lists the cubes that it is about, and not this
+/// one.
 pub fn read(path: &Path, class: Option<&str>, cube: CubeOfBoxes<'_>) -> Result<Boxes> {
     let head = bounded_read::head(path, 512)?;
     mirror::prepare(path)?;
@@ -120,7 +123,8 @@ pub fn read(path: &Path, class: Option<&str>, cube: CubeOfBoxes<'_>) -> Result<B
     found.map_err(|error| error.at(path))
 }
 
-/// The names of the pictures in a file with boxes or other labels of several (COCO, CSV); `None` if it is of one cube.
+/// The names of the pictures in a file with boxes or other labels of several (COCO, CSV); `None` if
+/// it is of one cube.
 ///
 /// # Errors
 /// If the file cannot be read.

@@ -1,5 +1,5 @@
-//! Boxes of Pascal VOC. Pixels are counted from 1, and the box contains the last ones: `xmin` 1 and `xmax` 1 are the first
-//! column.
+//! Boxes of Pascal VOC. Pixels are counted from 1, and the box contains the last ones: `xmin` 1 and
+//! `xmax` 1 are the first column.
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
-//! Boxes of YOLO: `class x_center y_center width height` in each line, as fractions of the picture. The names of the classes
-//! are in a file beside the labels or in a folder above, as far as there is one.
+//! Boxes of YOLO: `class x_center y_center width height` in each line, as fractions of the picture.
+//! The names of the classes are in a file beside the labels or in a folder above, as far as there
+//! is one.
 
 use std::path::Path;
 
@@ -109,8 +110,8 @@ fn names_beside(path: &Path) -> Result<Vec<String>> {
     Ok(Vec::new())
 }
 
-/// The value of `names` in YAML as Ultralytics and others write it: a list in brackets, lines with dashes, or lines with
-/// numbers. Empty if there is none; `None` if it is written otherwise.
+/// The value of `names` in YAML as Ultralytics and others write it: a list in brackets, lines with
+/// dashes, or lines with numbers. Empty if there is none; `None` if it is written otherwise.
 fn of_yaml(text: &str) -> Option<Vec<String>> {
     let mut lines = text.lines().map(|line| line.split(" #").next().unwrap_or_default().trim_end());
     let Some(first) = lines.find_map(|line| line.strip_prefix("names:")) else {

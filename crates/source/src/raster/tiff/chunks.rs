@@ -1,13 +1,13 @@
 //! The values of a TIFF file as one flat array, decoded from strips and tiles when they are read.
 //!
-//! To [`FlatSource`](crate::flat::FlatSource), [`Planes`] looks like bytes that hold all planes
-//! one after the other, each as rows of pixels, in native byte order. A *plane* is a page, or one sample
-//! of a planar image, or the whole image if samples lie side by side (contiguous).
+//! To [`FlatSource`](crate::flat::FlatSource), [`Planes`] looks like bytes that hold all planes one
+//! after the other, each as rows of pixels, in native byte order. A *plane* is a page, or one
+//! sample of a planar image, or the whole image if samples lie side by side (contiguous).
 //!
-//! The crate `tiff` decodes strips and tiles one at a time, each wrapped in a small TIFF file of its own.
-//! So it never sees the page's directory. With the directory, it would drop extra samples of images that
-//! call themselves RGB, invert images whose zero is white, refuse palettes, read only the first plane of
-//! planar images, and read sparse tiles from byte 0.
+//! The crate `tiff` decodes strips and tiles one at a time, each wrapped in a small TIFF file of
+//! its own. So it never sees the page's directory. With the directory, it would drop extra samples
+//! of images that call themselves RGB, invert images whose zero is white, refuse palettes, read
+//! only the first plane of planar images, and read sparse tiles from byte 0.
 
 use std::cell::Cell;
 use std::io::{Cursor, Read, Seek, SeekFrom};
@@ -68,8 +68,8 @@ impl Compression {
         }
     }
 
-    /// The most bytes that one compressed byte can stand for. A file that declares more is wrong, and is
-    /// refused before memory is allocated for it.
+    /// The most bytes that one compressed byte can stand for. A file that declares more is wrong,
+    /// and is refused before memory is allocated for it.
     fn most_per_byte(self) -> u64 {
         match self {
             Self::None => 1,
@@ -158,7 +158,8 @@ impl Plane {
         }
     }
 
-    /// Checks every chunk against the size of the file, and against the size to which it should decode.
+    /// Checks every chunk against the size of the file, and against the size to which it should
+    /// decode.
     ///
     /// # Errors
     /// If a chunk cannot be what the file says.
@@ -240,8 +241,8 @@ pub(super) struct Planes {
     planes: Vec<Plane>,
     /// One sample of the value in sparse chunks.
     fill: Vec<u8>,
-    /// The last decoded chunk of a file with one plane of large strips. Otherwise it would be decoded
-    /// again for every few rows.
+    /// The last decoded chunk of a file with one plane of large strips. Otherwise it would be
+    /// decoded again for every few rows.
     last: Mutex<Last>,
 }
 
@@ -256,7 +257,8 @@ impl Planes {
         Self { bytes, layout, planes, fill, last: Mutex::new(None) }
     }
 
-    /// How many rows are best read together because they lie in the same chunks; 1 if it does not matter.
+    /// How many rows are best read together because they lie in the same chunks; 1 if it does not
+    /// matter.
     pub(super) fn rows_together(&self) -> usize {
         self.planes
             .iter()
@@ -296,7 +298,8 @@ impl Planes {
         Ok(())
     }
 
-    /// Reads rows `rows` of an uncompressed chunk, which is as wide as the image, straight into `out`.
+    /// Reads rows `rows` of an uncompressed chunk, which is as wide as the image, straight into
+    /// `out`.
     fn read_raw(
         &self,
         plane: &Plane,
@@ -327,7 +330,8 @@ impl Planes {
         }
     }
 
-    /// At least the rows `rows` of a chunk, decoded, and the number of the first row that is included.
+    /// At least the rows `rows` of a chunk, decoded, and the number of the first row that is
+    /// included.
     fn decoded(
         &self,
         plane: usize,
@@ -485,8 +489,8 @@ impl Writer<'_> {
     }
 }
 
-/// Unpacks samples of less than 8 bits into a byte each. The first sample is in the highest bits, and rows
-/// start on a byte.
+/// Unpacks samples of less than 8 bits into a byte each. The first sample is in the highest bits,
+/// and rows start on a byte.
 fn unpack(packed: &[u8], packed_row: usize, width: usize, bits: usize) -> Vec<u8> {
     let mask = (1u8 << bits) - 1;
     let per_byte = 8 / bits;

@@ -16,8 +16,8 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    /// Reads the description of a file with `pages` pages of the same kind, as ImageJ, tifffile and OME
-    /// write it.
+    /// Reads the description of a file with `pages` pages of the same kind, as ImageJ, tifffile and
+    /// OME write it.
     ///
     /// # Errors
     /// If it says that the pages have more than one axis.
@@ -60,8 +60,9 @@ fn imagej_axes(description: &str) -> Option<Vec<usize>> {
     Some(if product == Some(images) { axes } else { vec![images] })
 }
 
-/// Lengths of the axes before row and column in tifffile's `{"shape": [...]}`; `None` for shapes that
-/// may be those of colour or contiguous images, because the description does not tell them apart.
+/// Lengths of the axes before row and column in tifffile's `{"shape": [...]}`; `None` for shapes
+/// that may be those of colour or contiguous images, because the description does not tell them
+/// apart.
 fn shaped_axes(description: &str) -> Option<Vec<usize>> {
     let json: serde_json::Value = serde_json::from_str(description).ok()?;
     let shape: Vec<usize> = json["shape"]
@@ -74,8 +75,8 @@ fn shaped_axes(description: &str) -> Option<Vec<usize>> {
     (truncated || shape.len() > 3).then(|| shape[..shape.len().saturating_sub(2)].to_vec())
 }
 
-/// The axes in tifffile's `{"shape": [5, 4, 6], "axes": "YXC"}`, without those of length 1; `None` unless these are rows,
-/// columns and one other axis.
+/// The axes in tifffile's `{"shape": [5, 4, 6], "axes": "YXC"}`, without those of length 1; `None`
+/// unless these are rows, columns and one other axis.
 fn named_axes(description: &str) -> Option<(AxisOrder, [usize; 3])> {
     let json: serde_json::Value = serde_json::from_str(description).ok()?;
     let (shape, axes) = (json["shape"].as_array()?, json["axes"].as_str()?);

@@ -5,8 +5,8 @@
 //! directory   number of entries, entries (tag, type, count, value or its offset), next directory
 //! ```
 //!
-//! Nothing here trusts the file: every offset and count is checked against the size of the file before anything is read
-//! or allocated, and the chain of directories must not go in circles.
+//! Nothing here trusts the file: every offset and count is checked against the size of the file
+//! before anything is read or allocated, and the chain of directories must not go in circles.
 
 use std::collections::HashSet;
 
@@ -61,8 +61,8 @@ pub(super) const MODEL_PIXEL_SCALE: u16 = 33550;
 pub(super) const MODEL_TIE_POINTS: u16 = 33922;
 pub(super) const MODEL_TRANSFORMATION: u16 = 34264;
 
-/// The tags that matter here. Others are not kept, because thousands of directories that overlap in the file could have
-/// thousands of entries each.
+/// The tags that matter here. Others are not kept, because thousands of directories that overlap in
+/// the file could have thousands of entries each.
 const RELEVANT_TAGS: [u16; 35] = [
     PRIVATE[0],
     PRIVATE[1],
@@ -272,8 +272,8 @@ impl<'a> Directories<'a> {
         }
     }
 
-    /// The images in the directories within the directory of `page`: copies of it for pyramids, or the image of which it
-    /// is a preview. Images that cannot be read are skipped.
+    /// The images in the directories within the directory of `page`: copies of it for pyramids, or
+    /// the image of which it is a preview. Images that cannot be read are skipped.
     pub fn sub_pages(&self, page: &Page) -> Vec<Page> {
         let entry = page.entries.iter().find(|entry| entry.tag == SUB_DIRECTORIES);
         let offsets = entry.and_then(|entry| self.numbers(*entry, MAX_SUB_PAGES).ok());
@@ -410,8 +410,8 @@ impl<'a> Directories<'a> {
         })
     }
 
-    /// Offset and byte count of the page's strips or tiles, of which there must be `expected`. Byte counts are `None` if
-    /// the file has none, as with old writers.
+    /// Offset and byte count of the page's strips or tiles, of which there must be `expected`. Byte
+    /// counts are `None` if the file has none, as with old writers.
     ///
     /// # Errors
     /// If there are not `expected` of them, or the tables lie outside the file.
@@ -434,8 +434,8 @@ impl<'a> Directories<'a> {
         Ok((offsets, table(counts)?))
     }
 
-    /// The first `count` numbers of a tag of double precision; `None` if there is no such tag, it has fewer, or it cannot
-    /// be read.
+    /// The first `count` numbers of a tag of double precision; `None` if there is no such tag, it
+    /// has fewer, or it cannot be read.
     pub(super) fn doubles(&self, page: &Page, tag: u16, count: u64) -> Option<Vec<f64>> {
         let entry = page.entries.iter().find(|entry| entry.tag == tag)?;
         let fits = entry.kind == 12 && entry.count >= count;
@@ -443,7 +443,8 @@ impl<'a> Directories<'a> {
         Some(bytes.chunks_exact(8).map(|raw| f64::from_bits(self.u64(raw))).collect())
     }
 
-    /// The floating-point numbers of a tag, at most `most`, if there is such a tag and they can be read.
+    /// The floating-point numbers of a tag, at most `most`, if there is such a tag and they can be
+    /// read.
     pub(super) fn reals(&self, page: &Page, tag: u16, most: u64) -> Option<Vec<f64>> {
         let entry = page.entries.iter().find(|entry| entry.tag == tag && entry.count <= most)?;
         let size = entry.value_size().filter(|_| matches!(entry.kind, 11 | 12))?;
@@ -455,7 +456,8 @@ impl<'a> Directories<'a> {
         Some(bytes.chunks_exact(size as usize).map(number).collect())
     }
 
-    /// The numbers of a tag of 16 bits each, at most `most`; `None` if there is no such tag or it cannot be read.
+    /// The numbers of a tag of 16 bits each, at most `most`; `None` if there is no such tag or it
+    /// cannot be read.
     pub(super) fn shorts(&self, page: &Page, tag: u16, most: u64) -> Option<Vec<u16>> {
         let entry = page.entries.iter().find(|entry| entry.tag == tag && entry.kind == 3)?;
         let numbers = self.numbers(*entry, most).ok()?;
@@ -484,7 +486,8 @@ impl<'a> Directories<'a> {
         is_bytes.then(|| self.bytes_at(entry.at, entry.count, "bytes").ok())?
     }
 
-    /// The whole numbers of a tag, at most `most`; `None` if there is no such tag or it cannot be read.
+    /// The whole numbers of a tag, at most `most`; `None` if there is no such tag or it cannot be
+    /// read.
     pub(super) fn long_numbers(&self, page: &Page, tag: u16, most: u64) -> Option<Vec<u64>> {
         let entry = page.entries.iter().find(|entry| entry.tag == tag)?;
         self.numbers(*entry, most).ok()

@@ -1,4 +1,5 @@
-//! GDAL's metadata of bands: the XML in TIFF tag 42112, and the XML in side files such as `x.tif.aux.xml`.
+//! GDAL's metadata of bands: the XML in TIFF tag 42112, and the XML in side files such as
+//! `x.tif.aux.xml`.
 //!
 //! ```xml
 //! <GDALMetadata>
@@ -149,8 +150,8 @@ impl GdalMetadata {
         names.into_iter().collect()
     }
 
-    /// Writes what is known into `info`, whose shape says how many bands there are. What `info` already has is replaced
-    /// only where these items say something else.
+    /// Writes what is known into `info`, whose shape says how many bands there are. What `info`
+    /// already has is replaced only where these items say something else.
     pub fn describe(&self, info: &mut CubeInfo) {
         let bands = info.shape.bands;
         if let Some(names) = self.band_names(bands) {
@@ -190,8 +191,8 @@ impl GdalMetadata {
         spectrum_text::key(&name).filter(|key| key.quantity == quantity)
     }
 
-    /// The numbers of `quantity`, from the items of the bands or from a list for the file. Adds a note about a list that
-    /// does not fit.
+    /// The numbers of `quantity`, from the items of the bands or from a list for the file. Adds a
+    /// note about a list that does not fit.
     fn numbers(
         &self,
         quantity: Quantity,
@@ -282,7 +283,8 @@ impl GdalMetadata {
         }
     }
 
-    /// The factor `what` of each band, if an item gives it. If there are several, the last one counts.
+    /// The factor `what` of each band, if an item gives it. If there are several, the last one
+    /// counts.
     fn factors(&self, what: &str, bands: usize) -> Vec<Option<f64>> {
         let is = |item: &&Item| item.role == what || item.role.is_empty() && item.name == what;
         let (mut of_file, mut of_bands) = ((0, None), vec![(0, None); bands]);
@@ -340,8 +342,8 @@ impl GdalMetadata {
         }
     }
 
-    /// The scaling in an item under another name than GDAL's, such as `Reflectance_Scale_Factor`: a factor from 10
-    /// divides and a factor below 1 multiplies.
+    /// The scaling in an item under another name than GDAL's, such as `Reflectance_Scale_Factor`: a
+    /// factor from 10 divides and a factor below 1 multiplies.
     fn stated_factor(&self) -> Option<Scaling> {
         let is_factor = |item: &&Item| {
             let name = plain(last_part(&item.name));
@@ -359,7 +361,8 @@ impl GdalMetadata {
         }
     }
 
-    /// The number that marks missing data: of the bands if they agree, otherwise of the file. NaN needs no mark.
+    /// The number that marks missing data: of the bands if they agree, otherwise of the file. NaN
+    /// needs no mark.
     fn ignore_value(&self, bands: usize, notes: &mut Vec<String>) -> Option<Option<f64>> {
         let of_bands: Vec<f64> = self
             .items
@@ -394,7 +397,8 @@ impl GdalMetadata {
     }
 }
 
-/// Adds the items in the `Metadata` elements of a side file, which are about one band or the whole file.
+/// Adds the items in the `Metadata` elements of a side file, which are about one band or the whole
+/// file.
 fn add_metadata(node: Node<'_, '_>, sample: Option<usize>, items: &mut Vec<Item>) {
     for entry in xml::all(node, "Metadata").flat_map(|metadata| xml::all(metadata, "MDI")) {
         items.push(Item {
@@ -435,8 +439,8 @@ fn number(text: &str) -> Option<f64> {
     text.trim().parse().ok()
 }
 
-/// The note about a band that is marked as alpha. It cannot be left out: GDAL marks the fourth band of bytes so by default, which
-/// is near infrared in many images.
+/// The note about a band that is marked as alpha. It cannot be left out: GDAL marks the fourth band
+/// of bytes so by default, which is near infrared in many images.
 pub(super) fn alpha_is_packed(band: usize) -> String {
     format!(
         "band {band} (counted from 0) is marked as alpha, as GDAL marks the fourth band of any image of bytes; it is packed as a band. If it is none, leave it out with {}; its zeros do not count as missing",

@@ -1,7 +1,9 @@
-//! Where the pixels lie, by the tags and keys of [GeoTIFF](https://docs.ogc.org/is/19-008r4/19-008r4.html).
+//! Where the pixels lie, by the tags and keys of
+//! [GeoTIFF](https://docs.ogc.org/is/19-008r4/19-008r4.html).
 //!
-//! Only what every reader knows is used: an affine transform, or a pixel size with a tie point; and a reference system
-//! that has an EPSG code, or WKT in a citation as ESRI writes it. Anything else is dropped, with a note.
+//! Only what every reader knows is used: an affine transform, or a pixel size with a tie point; and
+//! a reference system that has an EPSG code, or WKT in a citation as ESRI writes it. Anything else
+//! is dropped, with a note.
 
 use hsipack_format::Geo;
 use hsipack_format::geo::{Unit, Utm};

@@ -8,12 +8,14 @@
 //! | planar: one page, each sample has its own strips | (sample, row, column) |
 //! | contiguous: one page, samples side by side | (row, column, sample) |
 //!
-//! Strips and tiles are decoded when their rows are read, so memory does not grow with the image. The exception is a
-//! compressed file with one single strip: that strip must be kept decoded, up to 2 GiB. GDAL's metadata, if the file
-//! has them, say what the bands are. GeoTIFF's keys (`geo_keys.rs`) say where the pixels lie.
+//! Strips and tiles are decoded when their rows are read, so memory does not grow with the image.
+//! The exception is a compressed file with one single strip: that strip must be kept decoded, up to
+//! 2 GiB. GDAL's metadata, if the file has them, say what the bands are. GeoTIFF's keys
+//! (`geo_keys.rs`) say where the pixels lie.
 //!
-//! `directory.rs` reads the directories, `pages.rs` picks those of the cube, `planes.rs` finds their values, and
-//! `chunks.rs` decodes them. `description.rs` knows what other programs say about axes, and `spectrum.rs` about wavelengths.
+//! `directory.rs` reads the directories, `pages.rs` picks those of the cube, `planes.rs` finds
+//! their values, and `chunks.rs` decodes them. `description.rs` knows what other programs say about
+//! axes, and `spectrum.rs` about wavelengths.
 
 mod chunks;
 mod description;

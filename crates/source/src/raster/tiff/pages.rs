@@ -1,10 +1,10 @@
 //! Which pages of a TIFF file make up the cube.
 //!
 //! Pages that the file marks as reduced copies or as masks are skipped. So are directories within
-//! directories, which hold a pyramid's smaller copies. If all pages are marked as reduced copies, the cube
-//! is the image of which they are copies. The remaining pages must be alike. A picture (3 or 4 samples of a
-//! byte) beside other pages is their preview. In all other cases the user chooses: `scene.tif::1-12`, or
-//! `::1.2` for the second directory within the first.
+//! directories, which hold a pyramid's smaller copies. If all pages are marked as reduced copies,
+//! the cube is the image of which they are copies. The remaining pages must be alike. A picture (3
+//! or 4 samples of a byte) beside other pages is their preview. In all other cases the user
+//! chooses: `scene.tif::1-12`, or `::1.2` for the second directory within the first.
 
 use std::ops::RangeInclusive;
 use std::path::Path;

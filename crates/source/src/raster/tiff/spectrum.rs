@@ -252,8 +252,8 @@ pub(super) fn describe(
     }
 }
 
-/// Numbers of which nothing says what they are, as wavelengths in nm, if they can be: they rise or fall, from ultraviolet to
-/// infrared light.
+/// Numbers of which nothing says what they are, as wavelengths in nm, if they can be: they rise or
+/// fall, from ultraviolet to infrared light.
 fn plausible(values: &[f64]) -> Option<Vec<f64>> {
     let nm = to_nm(values, None).ok()?;
     let is_sorted = nm.is_sorted_by(|a, b| a < b) || nm.is_sorted_by(|a, b| a > b);
@@ -299,8 +299,8 @@ fn describe_ome(description: &str, info: &mut CubeInfo) {
 
 /// The labels of the slices and the info in ImageJ's own tags.
 ///
-/// The first of the sizes is that of a header: `IJIJ`, then pairs of a type and a count. The others are those of the texts,
-/// in UTF-16.
+/// The first of the sizes is that of a header: `IJIJ`, then pairs of a type and a count. The others
+/// are those of the texts, in UTF-16.
 fn imagej_texts(
     directories: &Directories<'_>,
     page: &super::directory::Page,

@@ -91,7 +91,8 @@ fn unknown(name: &str) -> Error {
         .with_remedy("use token, endpoint, anon or timeout")
 }
 
-/// The token of the user, where the Hub's own tools look for it: `HF_TOKEN`, otherwise the file that `hf auth login` writes.
+/// The token of the user, where the Hub's own tools look for it: `HF_TOKEN`, otherwise the file
+/// that `hf auth login` writes.
 fn token(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     if let Some(token) = variable("HF_TOKEN") {
         return Some(token);

@@ -1,10 +1,12 @@
 //! Datasets on the Hugging Face Hub: `hf://datasets/OWNER/NAME[@REVISION]/PATH`.
 //!
-//! The Hub is a web server: files are at `/datasets/OWNER/NAME/resolve/REVISION/PATH`, and large ones redirect to another
-//! server. The token goes to the Hub alone: the HTTP client drops it when a redirect leads to another host or port.
+//! The Hub is a web server: files are at `/datasets/OWNER/NAME/resolve/REVISION/PATH`, and large
+//! ones redirect to another server. The token goes to the Hub alone: the HTTP client drops it when
+//! a redirect leads to another host or port.
 //!
-//! A branch moves when its owner pushes. So opening a dataset asks for the commit of its revision once ([`pinned`]), and
-//! everything later, also in other processes that get the dataset's path, reads that commit.
+//! A branch moves when its owner pushes. So opening a dataset asks for the commit of its revision
+//! once ([`pinned`]), and everything later, also in other processes that get the dataset's path,
+//! reads that commit.
 
 pub(super) mod client;
 pub(super) mod repository;
@@ -26,7 +28,8 @@ use super::url::Address;
 
 /// The most bytes of what the Hub says about a repository: it lists all files.
 const MAX_ABOUT: u64 = 64 << 20;
-/// The URL with the commit of its revision, as it is now. Other URLs, paths, and URLs with a commit are returned unchanged.
+/// The URL with the commit of its revision, as it is now. Other URLs, paths, and URLs with a commit
+/// are returned unchanged.
 ///
 /// # Errors
 /// If there is no such dataset or revision, or the Hub refuses or does not answer.

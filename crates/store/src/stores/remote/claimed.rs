@@ -1,17 +1,19 @@
 //! How long spans are left to other processes, which fetch them into the local cache.
 //!
-//! Nobody waits long for a process that is slow, stopped, or cannot write: a reader waits for another process about as
-//! long as a request of its own takes. Then this process fetches everything itself that others had claimed. If that
-//! happens again, it ignores all claims for a while.
+//! Nobody waits long for a process that is slow, stopped, or cannot write: a reader waits for
+//! another process about as long as a request of its own takes. Then this process fetches
+//! everything itself that others had claimed. If that happens again, it ignores all claims for a
+//! while.
 
 use std::time::{Duration, Instant};
 
 /// How often a few claims are looked at again.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// How much longer than a request takes a reader waits. The other process has to write what has arrived, which takes some
-/// time on a busy machine.
+/// How much longer than a request takes a reader waits. The other process has to write what has
+/// arrived, which takes some time on a busy machine.
 const TO_WRITE: Duration = Duration::from_millis(500);
-/// How long a reader waits if no request has finished yet: as long as the first one has been running, and this much more.
+/// How long a reader waits if no request has finished yet: as long as the first one has been
+/// running, and this much more.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// How long a span that no reader waits for is left to another process, at least.
 const MIN_AHEAD: Duration = Duration::from_secs(5);

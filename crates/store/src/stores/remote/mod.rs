@@ -1,4 +1,5 @@
-//! Objects on servers. Prefetched spans are fetched by several requests at the same time, and wait in memory.
+//! Objects on servers. Prefetched spans are fetched by several requests at the same time, and wait
+//! in memory.
 //!
 //! | file | contents |
 //! |---|---|
@@ -33,11 +34,12 @@ use prefetch::PrefetchQueue;
 
 /// Default maximum number of bytes that wait in memory.
 const BYTES: u64 = 512 << 20;
-/// Each request costs a round trip, so a gap of up to 1 MiB between two wanted spans is fetched too. Parallel requests
-/// share the link, so long requests would delay all of them.
+/// Each request costs a round trip, so a gap of up to 1 MiB between two wanted spans is fetched
+/// too. Parallel requests share the link, so long requests would delay all of them.
 const COALESCING: Near = Near { gap: 1 << 20, run: 4 << 20 };
 
-/// A store that reads objects by their URLs. Its requests run on the network's threads, and end when it is dropped.
+/// A store that reads objects by their URLs. Its requests run on the network's threads, and end
+/// when it is dropped.
 #[derive(Debug)]
 pub struct RemoteStore {
     prefetch: Arc<PrefetchQueue>,
@@ -50,7 +52,8 @@ pub struct RemoteStore {
 }
 
 impl RemoteStore {
-    /// A store that keeps up to 512 MiB of prefetched data, or an eighth of the available memory if that is less.
+    /// A store that keeps up to 512 MiB of prefetched data, or an eighth of the available memory if
+    /// that is less.
     pub fn new() -> Self {
         let free = memory::available().map_or(u64::MAX, |available| available.bytes);
         Self::with_bytes(BYTES.min(free / 8))
@@ -137,8 +140,8 @@ struct RemoteFile {
 }
 
 impl RemoteFile {
-    /// Calls `take` with the bytes of `span` from the local cache, if they are there. If not, requests their whole block,
-    /// because only whole blocks can be cached.
+    /// Calls `take` with the bytes of `span` from the local cache, if they are there. If not,
+    /// requests their whole block, because only whole blocks can be cached.
     fn with_kept(
         &self,
         span: &Range<u64>,
@@ -156,8 +159,8 @@ impl RemoteFile {
         None
     }
 
-    /// Calls `take` with the bytes of `span` if another process has written them into the local cache since they were
-    /// requested.
+    /// Calls `take` with the bytes of `span` if another process has written them into the local
+    /// cache since they were requested.
     fn with_cached(
         &self,
         span: &Range<u64>,

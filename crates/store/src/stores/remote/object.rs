@@ -27,7 +27,8 @@ pub(super) struct OpenObject {
 }
 
 impl OpenObject {
-    /// The last bytes and the position of `span` in them, if it is there. They can be taken only once.
+    /// The last bytes and the position of `span` in them, if it is there. They can be taken only
+    /// once.
     pub(super) fn take_tail(&self, span: &Range<u64>) -> Option<(Vec<u8>, Range<usize>)> {
         let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         let range = self.in_tail(tail.as_deref()?, span)?;
@@ -69,7 +70,8 @@ impl OpenObject {
         }
     }
 
-    /// Claims a span that is about to be fetched, so that other processes with the same local cache leave it to this one.
+    /// Claims a span that is about to be fetched, so that other processes with the same local cache
+    /// leave it to this one.
     pub(super) fn claim(&self, span: &Range<u64>) -> Claim {
         self.kept.get().map_or(Claim::Free, |kept| kept.claim(span))
     }

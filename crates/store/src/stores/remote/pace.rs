@@ -1,16 +1,18 @@
 //! Finds how many parallel requests fill a link.
 //!
-//! A few requests fill a fast direct link. A server that limits each connection needs many. Too many delay the first
-//! bytes, because all requests share the link. So the number is found by trial:
+//! A few requests fill a fast direct link. A server that limits each connection needs many. Too
+//! many delay the first bytes, because all requests share the link. So the number is found by
+//! trial:
 //!
-//! - **The first batch** begins with as many requests as it needs, up to 24. With more, all of it would arrive at its end,
-//!   and nothing could be decoded before.
+//! - **The first batch** begins with as many requests as it needs, up to 24. With more, all of it
+//!   would arrive at its end, and nothing could be decoded before.
 //! - **Then the number doubles** as long as this gives many more bytes per second.
-//! - **Later it changes in small steps.** A step up is kept if it gives more bytes per second, and a step down is kept if it
-//!   costs hardly any. Otherwise the step is undone, and the other direction is tried later.
+//! - **Later it changes in small steps.** A step up is kept if it gives more bytes per second, and
+//!   a step down is kept if it costs hardly any. Otherwise the step is undone, and the other
+//!   direction is tried later.
 //!
-//! Rates are measured with the bytes that arrive, not with the requests that end: requests that start together also end
-//! together.
+//! Rates are measured with the bytes that arrive, not with the requests that end: requests that
+//! start together also end together.
 
 use std::time::{Duration, Instant};
 
@@ -92,7 +94,8 @@ impl Pace {
         }
     }
 
-    /// Call this when all requests of the first batch are done. `received` is the number of bytes received so far.
+    /// Call this when all requests of the first batch are done. `received` is the number of bytes
+    /// received so far.
     pub(super) fn first_batch_arrived(&mut self, received: u64, now: Instant) {
         if std::mem::take(&mut self.is_first)
             && let Some(since) = self.since
@@ -109,8 +112,8 @@ impl Pace {
         }
     }
 
-    /// Call this when a request is done. `received` is the number of bytes received so far; `busy` says whether other
-    /// requests are waiting for their turn.
+    /// Call this when a request is done. `received` is the number of bytes received so far; `busy`
+    /// says whether other requests are waiting for their turn.
     pub(super) fn finished(&mut self, received: u64, busy: bool, now: Instant) {
         let Some(since) = self.since else { return };
         self.requests += 1;

@@ -7,22 +7,25 @@
 //! claimed by another process ──▶ in the local cache: gone
 //! ```
 //!
-//! - Spans are fetched in the order in which they were requested. [`Pace`] says how many at a time. Most of the link
-//!   belongs to the spans of a loader's first batch until they have arrived. The memory of all spans
-//!   that are being fetched or were fetched stays within the limit. But a span that a reader waits for is fetched at once,
-//!   even beyond the limit, so that no reader waits for ever for memory that others hold.
-//! - A span that was taken is kept while newer spans leave room for it, because several windows in a row may need the same
-//!   chunk.
+//! - Spans are fetched in the order in which they were requested. [`Pace`] says how many at a time.
+//!   Most of the link belongs to the spans of a loader's first batch until they have arrived. The
+//!   memory of all spans that are being fetched or were fetched stays within the limit. But a span
+//!   that a reader waits for is fetched at once, even beyond the limit, so that no reader waits for
+//!   ever for memory that others hold.
+//! - A span that was taken is kept while newer spans leave room for it, because several windows in
+//!   a row may need the same chunk.
 //! - A span that still waits to be written into the local cache is available at once.
-//! - The memory of a span is used again ([`Pool`]) when the span was dropped, its last reader is done, and it was written
-//!   into the local cache.
-//! - A span that another process is fetching into the local cache is passed over, and the next spans are fetched first.
-//!   It is looked at again every few ms, until it is in the cache or is queued again ([`Patience`]).
-//! - The last batches of an epoch and the first batches of the next may need the same spans. A span that is requested again
-//!   before it was dropped is kept until it was taken as often as it was requested.
-//! - Bytes between wanted spans are fetched too, but never taken, so a span may never be used up. Spans are needed in about
-//!   the order in which they were requested. So if more than twice the limit was taken since a span arrived, the span is
-//!   dropped when memory is needed.
+//! - The memory of a span is used again ([`Pool`]) when the span was dropped, its last reader is
+//!   done, and it was written into the local cache.
+//! - A span that another process is fetching into the local cache is passed over, and the next
+//!   spans are fetched first. It is looked at again every few ms, until it is in the cache or is
+//!   queued again ([`Patience`]).
+//! - The last batches of an epoch and the first batches of the next may need the same spans. A span
+//!   that is requested again before it was dropped is kept until it was taken as often as it was
+//!   requested.
+//! - Bytes between wanted spans are fetched too, but never taken, so a span may never be used up.
+//!   Spans are needed in about the order in which they were requested. So if more than twice the
+//!   limit was taken since a span arrived, the span is dropped when memory is needed.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -42,13 +45,14 @@ use crate::stopping;
 
 /// Maximum number of waiting spans; more `prefetch` calls are ignored.
 const QUEUE: usize = 4096;
-/// For this time after a failure, all readers of the span get the error. Afterwards, the span is fetched again.
+/// For this time after a failure, all readers of the span get the error. Afterwards, the span is
+/// fetched again.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(1);
 
 /// Maximum size in bytes of spans that are kept after they were taken.
 const MAX_TAKEN_BYTES: u64 = 64 << 20;
-/// Maximum size in bytes of memory that waits for the next spans. A span that is dropped makes room for one that is
-/// requested, so little memory waits.
+/// Maximum size in bytes of memory that waits for the next spans. A span that is dropped makes room
+/// for one that is requested, so little memory waits.
 const SPARE: u64 = 64 << 20;
 
 /// Number of the object, start of the span.
@@ -71,7 +75,8 @@ struct QueueState {
     spans: BTreeMap<SpanKey, SpanRequest>,
     /// Spans to be fetched, oldest first. Some may no longer exist.
     queue: VecDeque<SpanKey>,
-    /// Spans that were completely taken, oldest first. Some may no longer exist. `kept` is their total size in bytes.
+    /// Spans that were completely taken, oldest first. Some may no longer exist. `kept` is their
+    /// total size in bytes.
     taken: VecDeque<SpanKey>,
     kept: u64,
     /// Number of running requests.
@@ -91,8 +96,8 @@ struct QueueState {
     patience: Patience,
 }
 
-/// The state of the first batch of a loader. Only its bytes are waited for at the start, so other spans leave most of the
-/// link to them.
+/// The state of the first batch of a loader. Only its bytes are waited for at the start, so other
+/// spans leave most of the link to them.
 #[derive(Debug, Default)]
 enum First {
     /// It is not yet known which spans it needs.
@@ -107,10 +112,11 @@ enum First {
 struct SpanRequest {
     object: Arc<OpenObject>,
     span: Range<u64>,
-    /// Number of bytes that are wanted and not yet taken. It may exceed the span's length, if bytes are wanted more than
-    /// once.
+    /// Number of bytes that are wanted and not yet taken. It may exceed the span's length, if bytes
+    /// are wanted more than once.
     wanted: u64,
-    /// Whether the span was left to another process for too long, so that it is fetched in any case.
+    /// Whether the span was left to another process for too long, so that it is fetched in any
+    /// case.
     overdue: bool,
     state: State,
 }
@@ -179,7 +185,8 @@ impl PrefetchQueue {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Requests a span, of which `wanted` bytes will be taken. Does nothing if there are too many spans.
+    /// Requests a span, of which `wanted` bytes will be taken. Does nothing if there are too many
+    /// spans.
     pub(super) fn ask(self: &Arc<Self>, object: &Arc<OpenObject>, span: Range<u64>, wanted: u64) {
         let mut table = self.lock();
         if let Some(key) = table.holding(object.number, &span) {
@@ -188,8 +195,8 @@ impl PrefetchQueue {
         self.ask_for(&mut table, object, span, wanted);
     }
 
-    /// Requests a span unless it is known already. For a reader that takes a part of it now, and may have requested it
-    /// before.
+    /// Requests a span unless it is known already. For a reader that takes a part of it now, and
+    /// may have requested it before.
     pub(super) fn ask_once(self: &Arc<Self>, object: &Arc<OpenObject>, span: Range<u64>) {
         let mut table = self.lock();
         if table.holding(object.number, &span).is_none() {
@@ -233,7 +240,8 @@ impl PrefetchQueue {
         self.go_on(table);
     }
 
-    /// The bytes of a span that was requested and has arrived. `None` if not; then it may still be on its way.
+    /// The bytes of a span that was requested and has arrived. `None` if not; then it may still be
+    /// on its way.
     pub(super) fn take_arrived(
         self: &Arc<Self>,
         object: &OpenObject,
@@ -245,8 +253,8 @@ impl PrefetchQueue {
         Some(fetched)
     }
 
-    /// The bytes of a span that was requested. Waits until they arrive. `None` if it was not requested, or if another process
-    /// has written it into the local cache meanwhile.
+    /// The bytes of a span that was requested. Waits until they arrive. `None` if it was not
+    /// requested, or if another process has written it into the local cache meanwhile.
     ///
     /// # Errors
     /// If they could not be fetched.
@@ -350,8 +358,8 @@ impl PrefetchQueue {
         }
     }
 
-    /// Starts the request for a queued span, unless its bytes are in the local cache or still wait to be written there, or
-    /// another process is fetching them.
+    /// Starts the request for a queued span, unless its bytes are in the local cache or still wait
+    /// to be written there, or another process is fetching them.
     fn start(self: &Arc<Self>, table: &mut QueueState, key: SpanKey) {
         let delivered = table.delivered;
         let request = table.spans.get_mut(&key).expect("it was just looked at");
@@ -413,7 +421,8 @@ impl PrefetchQueue {
         }
     }
 
-    /// Adds a span to those that other processes have claimed. A task looks at them every few ms, until there are none.
+    /// Adds a span to those that other processes have claimed. A task looks at them every few ms,
+    /// until there are none.
     fn poll(self: &Arc<Self>, table: &mut QueueState, key: SpanKey) {
         if !table.claimed.contains(&key) {
             table.claimed.push_back(key);
@@ -433,8 +442,8 @@ impl PrefetchQueue {
         table.is_polled = remote::spawn(poll).is_ok();
     }
 
-    /// Queues spans that other processes have not fetched, and forgets spans that are in the local cache now. Returns the time
-    /// until the next look; `None` if no span is claimed any more.
+    /// Queues spans that other processes have not fetched, and forgets spans that are in the local
+    /// cache now. Returns the time until the next look; `None` if no span is claimed any more.
     fn look_at_claimed(self: &Arc<Self>) -> Option<Duration> {
         let mut table = self.lock();
         for key in table.claimed.clone() {
@@ -531,7 +540,8 @@ impl QueueState {
         Some(fetched)
     }
 
-    /// Looks whether a span is still claimed by another process. If not, it is in the local cache, or has to be fetched.
+    /// Looks whether a span is still claimed by another process. If not, it is in the local cache,
+    /// or has to be fetched.
     fn look_again(&mut self, key: SpanKey) {
         let Some(request) = self.spans.get_mut(&key) else { return };
         let State::Claimed(since) = request.state else { return };
@@ -555,8 +565,8 @@ impl QueueState {
         }
     }
 
-    /// Records that a reader has waited in vain for another process. All spans that were left to other processes are fetched
-    /// now.
+    /// Records that a reader has waited in vain for another process. All spans that were left to
+    /// other processes are fetched now.
     fn waited_in_vain(&mut self, now: Instant) {
         self.patience.was_in_vain(now);
         for key in &self.claimed {
@@ -609,7 +619,8 @@ impl QueueState {
         }
     }
 
-    /// Removes the span that has been completely taken for the longest time; `false` if there is none.
+    /// Removes the span that has been completely taken for the longest time; `false` if there is
+    /// none.
     fn give_way(&mut self) -> bool {
         while let Some(key) = self.taken.pop_front() {
             if self.spans.get(&key).is_some_and(|request| request.wanted == 0) {
@@ -639,8 +650,8 @@ impl QueueState {
         }
     }
 
-    /// Drops spans that are no longer wanted, to make room for `len` more bytes. Returns whether the bytes are now within
-    /// the limit.
+    /// Drops spans that are no longer wanted, to make room for `len` more bytes. Returns whether
+    /// the bytes are now within the limit.
     fn make_room(&mut self, len: u64, limit: u64) -> bool {
         while self.held + len > limit {
             if self.give_way() {

@@ -551,11 +551,13 @@ impl Sharer {
     }
 }
 
-/// How little is fetched twice depends on the time that processes leave each other, which beside other work is too short.
+/// How little is fetched twice depends on the time that processes leave each other, which beside
+/// other work is too short.
 mod alone {
     use super::*;
 
-    /// Bytes that two processes fetch together if they read all blocks in these orders at the same time.
+    /// Bytes that two processes fetch together if they read all blocks in these orders at the same
+    /// time.
     fn fetched_by_two(orders: [Vec<u64>; 2]) -> f64 {
         let shared = Shared::new(|_| Fault::Late(Duration::from_millis(40)));
         std::thread::scope(|scope| {

@@ -52,8 +52,8 @@ impl State {
         self.contexts.memory(device).saturating_sub(used)
     }
 
-    /// Frees memory: after everything queued on a stream, or at once, for which the host must have seen all work on it
-    /// done.
+    /// Frees memory: after everything queued on a stream, or at once, for which the host must have
+    /// seen all work on it done.
     pub fn free(&mut self, address: CUdeviceptr, stream: Option<usize>) -> Result<()> {
         if self.memory.is_freed(address) {
             let what = format!("the memory at {address:#x} was freed before");
@@ -145,7 +145,8 @@ impl State {
         Ok(())
     }
 
-    /// Queues a copy of host memory to the device. If it is not `at_once`, it needs registered memory.
+    /// Queues a copy of host memory to the device. If it is not `at_once`, it needs registered
+    /// memory.
     pub fn copy_to_device(
         &mut self,
         stream: usize,
@@ -168,8 +169,8 @@ impl State {
         Ok(point)
     }
 
-    /// Queues a copy of device memory to the host. Also returns whether the caller must wait for it, because the host
-    /// memory is not registered.
+    /// Queues a copy of device memory to the host. Also returns whether the caller must wait for
+    /// it, because the host memory is not registered.
     pub fn copy_to_host(
         &mut self,
         stream: usize,
@@ -276,7 +277,8 @@ impl State {
         Ok(registered == Registered::All)
     }
 
-    /// Records that an operation uses memory, and reports the operations with which its order is undefined.
+    /// Records that an operation uses memory, and reports the operations with which its order is
+    /// undefined.
     pub(super) fn uses(&mut self, range: DeviceRange, how: Use, by: &Point, what: &str) {
         let name = self.streams.name(by.stamp.stream);
         let description = format!("{what} on {name}");
@@ -326,7 +328,8 @@ impl State {
         }
     }
 
-    /// The host memory of a copy. `None` if it is gone; if that was not reported before, it is reported now.
+    /// The host memory of a copy. `None` if it is gone; if that was not reported before, it is
+    /// reported now.
     fn used_by(&mut self, stamp: Stamp) -> Option<(Stretch, Option<u64>)> {
         let (memory, hash) = self.host.used_by(stamp)?;
         if memory.is_mapped() {

@@ -1,4 +1,5 @@
-//! Everything that the stand-in knows. What calls and queued work do to it is in one file for each subject.
+//! Everything that the stand-in knows. What calls and queued work do to it is in one file for each
+//! subject.
 
 mod contexts;
 mod events;
@@ -28,7 +29,8 @@ pub struct State {
     pub faults: Faults,
     pub calls: Calls,
     pub initialised: bool,
-    /// The device is lost: calls that work with it fail, no more work is done, and nothing is a fault any more.
+    /// The device is lost: calls that work with it fail, no more work is done, and nothing is a
+    /// fault any more.
     pub lost: bool,
     /// The process is ending.
     pub over: bool,
@@ -38,8 +40,8 @@ pub struct State {
     pub modules: Modules,
     pub memory: DeviceMemory,
     pub host: HostMemory,
-    /// Everything that the host has waited for, in any thread; all work queued from now on comes after it. Which
-    /// threads have informed which others cannot be known here.
+    /// Everything that the host has waited for, in any thread; all work queued from now on comes
+    /// after it. Which threads have informed which others cannot be known here.
     pub host_clock: Clock,
 }
 

@@ -66,8 +66,8 @@ impl Kernel {
     }
 }
 
-/// A frame that is stored as it is, the table of its chunk, and room for a status. The chunk's rows are written to
-/// `into`.
+/// A frame that is stored as it is, the table of its chunk, and room for a status. The chunk's rows
+/// are written to `into`.
 pub fn frame(into: u64, content: &[u8; BYTES]) -> Vec<u8> {
     let mut bytes = vec![2, 1, 0x02, 1];
     for number in [BYTES, BYTES, HEADER + BYTES] {

@@ -1,4 +1,5 @@
-//! The stand-in, loaded by `cudarc` in the same way as hsipack loads the driver. Each test runs in its own processes.
+//! The stand-in, loaded by `cudarc` in the same way as hsipack loads the driver. Each test runs in
+//! its own processes.
 
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 

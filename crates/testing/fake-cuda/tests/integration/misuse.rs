@@ -494,7 +494,8 @@ fn no_kernel() {
     assert_eq!(found, CUresult::CUDA_ERROR_NOT_FOUND);
 }
 
-/// Launches the kernel with `blocks` blocks of threads, for a chunk that belongs at `into` in a batch of 40 bytes.
+/// Launches the kernel with `blocks` blocks of threads, for a chunk that belongs at `into` in a
+/// batch of 40 bytes.
 fn launched(into: u64, blocks: u32, ordered: bool) {
     let _context = Context::open(0);
     let kernel = Kernel::load().unwrap();

@@ -1,5 +1,5 @@
-//! Random programs: the stand-in reports one as unordered exactly if a simple check of all pairs of its operations
-//! does.
+//! Random programs: the stand-in reports one as unordered exactly if a simple check of all pairs of
+//! its operations does.
 
 use cudarc::driver::sys::{CUevent, CUstream};
 use hsipack_testing::FakeCuda;
@@ -47,7 +47,8 @@ struct Access {
     before: u64,
 }
 
-/// For each stream, event and the host, the accesses that are done before its next operation, as bits.
+/// For each stream, event and the host, the accesses that are done before its next operation, as
+/// bits.
 #[derive(Default)]
 struct Program {
     accesses: Vec<Access>,

@@ -1,4 +1,5 @@
-//! A transfer like hsipack's: two host slots, two device slots, a stream for copies, and a consumer's stream.
+//! A transfer like hsipack's: two host slots, two device slots, a stream for copies, and a
+//! consumer's stream.
 
 use std::ptr;
 

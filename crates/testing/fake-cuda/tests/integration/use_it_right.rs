@@ -55,7 +55,8 @@ fn every_function() {
     assert_eq!(fake().faults(), [""; 0]);
 }
 
-/// A file that becomes shorter while it is registered keeps the bytes that the device reads. Then it is refused.
+/// A file that becomes shorter while it is registered keeps the bytes that the device reads. Then
+/// it is refused.
 fn copies_of_mapped_files() {
     const BYTES: usize = 3 * 4096;
     let content: Vec<u8> = (0..BYTES).map(|at| (at % 251) as u8).collect();
@@ -175,7 +176,8 @@ fn copies_of_all_sorts() {
     }
 }
 
-/// Streams that are not non-blocking wait for the default stream, and the default stream waits for them.
+/// Streams that are not non-blocking wait for the default stream, and the default stream waits for
+/// them.
 fn default_streams_wait_for_others() {
     let mut blocking = ptr::null_mut();
     ok!(cuStreamCreate(&mut blocking, 0));
