@@ -1,7 +1,8 @@
 //! Shard files: chunks one after another, and at the end an index of their positions.
 //!
-//! The format is that of Zarr's [`sharding_indexed`][zarr] codec with `index_location: end`. The index has one `(offset, length)` pair of little-endian u64
-//! for each chunk, in C order of the shard's chunk grid, followed by the CRC-32C of the pairs.
+//! The format is that of Zarr's [`sharding_indexed`][zarr] codec with `index_location: end`. The
+//! index has one `(offset, length)` pair of little-endian u64 for each chunk, in C order of the
+//! shard's chunk grid, followed by the CRC-32C of the pairs.
 //!
 //! [zarr]: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/index.html
 

@@ -17,8 +17,8 @@ pub enum SmallArray {
 }
 
 /// The array `name` of the container at `path`, and its values if at most one axis is longer
-/// than 1. `name` may be only the last part of its path; `None` stands for the only array. `None` if
-/// the file is no container.
+/// than 1. `name` may be only the last part of its path; `None` stands for the only array. `None`
+/// if the file is no container.
 ///
 /// # Errors
 /// If the container cannot be read, or has no such array, or several.
