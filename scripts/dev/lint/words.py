@@ -7,7 +7,7 @@ usage: scripts/dev/lint/words.py                  fails if a count is not the on
 
 Rules:
   what       doc lines that open with "What": name the thing, or start with a verb
-  long       doc lines of more than 100 characters, with their indentation, except tables, code and diagrams
+  long       doc lines of more than 100 characters, indented, except tables, code and diagrams
   bindings   variables, parameters and fields with a name of VAGUE: name what they hold;
              `left` beside `right` or `top` is a side, and does not count
   tests      tests named what_, who_, where_ or ..._is_no_...: name the behaviour
