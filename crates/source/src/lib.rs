@@ -34,8 +34,6 @@
 //! | `recent.rs` | what is remembered of the last few files |
 //! | `text.rs`, `xml.rs` | texts of headers; XML, parsed within limits |
 #![deny(missing_docs)]
-// Much of the code about layouts in HDF5 files is used only with them.
-#![cfg_attr(not(feature = "hdf5"), allow(dead_code))]
 
 mod axes;
 mod buffer;

@@ -6,6 +6,10 @@ use crate::container::parent;
 
 /// Contents of a dataset.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(
+    not(feature = "hdf5"),
+    allow(dead_code, reason = "only files that were opened have datasets")
+)]
 pub(crate) enum Values {
     /// Numbers of a type that cubes may have.
     Numbers(DType),

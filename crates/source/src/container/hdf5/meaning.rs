@@ -62,7 +62,7 @@ impl Meaning<'_> {
     fn check_size(&self, sources: &[PathBuf], values: usize) -> Result<()> {
         const GRACE: u64 = 1 << 30;
         let size = |path: &PathBuf| path.metadata().map_or(0, |metadata| metadata.len());
-        let stored = sources.iter().map(size).fold(self.tree.file.size(), u64::saturating_add);
+        let stored = sources.iter().map(size).fold(self.tree.file_size(), u64::saturating_add);
         let claimed = (values as u64).saturating_mul(8);
         let possible = stored.saturating_mul(2000).saturating_add(GRACE);
         if claimed <= possible {

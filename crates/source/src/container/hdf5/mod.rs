@@ -15,21 +15,16 @@
 //! [`preferred_rows`](crate::Source::preferred_rows) follows their shape. A chunk is in memory
 //! while it is decoded, even if it exceeds the budget.
 //!
-//! Without the feature `hdf5`, `without.rs` takes the place of all this: files are recognised, and
-//! opening them is an error.
+//! Without the feature `hdf5`, `without.rs` stands for `tree` and `read`, and no file can be opened.
 
-#[cfg(feature = "hdf5")]
 mod choose;
 mod entry;
 #[cfg(feature = "hdf5")]
 mod file;
-#[cfg(feature = "hdf5")]
 mod heaps;
 #[cfg(feature = "hdf5")]
 mod inflate;
-#[cfg(feature = "hdf5")]
 mod meaning;
-#[cfg(feature = "hdf5")]
 mod open;
 #[cfg(feature = "hdf5")]
 mod read;
@@ -45,12 +40,10 @@ use std::path::Path;
 
 use hsipack_store::bounded_read;
 
-#[cfg(feature = "hdf5")]
 pub(crate) use self::open::{open, quality_layers, visit};
-#[cfg(feature = "hdf5")]
 pub(crate) use self::tree::{Attributes, Tree};
 #[cfg(not(feature = "hdf5"))]
-pub(crate) use self::without::{Attributes, Tree, open, quality_layers, visit};
+use self::{without as read, without as tree};
 
 const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
 const EXTENSIONS: [&str; 8] = ["h5", "hdf5", "he5", "hdf", "nc", "nc4", "mat", "h5ad"];

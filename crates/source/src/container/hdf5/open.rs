@@ -8,7 +8,6 @@ use hsipack_store::bounded_read;
 
 use super::choose::choose;
 use super::entry::{Entry, Values};
-use super::file::damaged;
 use super::meaning::Meaning;
 use super::tree::Tree;
 use super::{heaps, read};
@@ -132,7 +131,7 @@ fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let dtype = element_type(&entry)?;
     let (dataset, sources) = tree.dataset(&entry.path)?;
     // A virtual dataset may have grown.
-    entry.shape = dataset.get_shape().map_err(|error| damaged("cannot read the shape", &error))?;
+    entry.shape = read::shape(&dataset)?;
     let attributes = tree.attributes(&entry.path);
     let is_matlab = head.starts_with(b"MATLAB 7.3") || attributes.find(&["matlabclass"]).is_some();
     let dtype = match attributes.text("MATLAB_class").as_deref() {
@@ -142,7 +141,6 @@ fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
         }
         _ => dtype,
     };
-    drop(attributes);
     tree.is_matlab = is_matlab;
     let meaning = Meaning { tree: &tree, entry: &entry, product, options };
     let mut notes = Vec::new();

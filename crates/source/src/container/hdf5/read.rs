@@ -20,6 +20,11 @@ use crate::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, SampleAxis, per
 use crate::meaning::Placed;
 use crate::{Access, CubeInfo, RowBuffer, Source};
 
+/// The lengths of a dataset in index order.
+pub(super) fn shape(dataset: &Dataset) -> Result<Vec<usize>> {
+    dataset.get_shape().map_err(|error| damaged("cannot read the shape", &error))
+}
+
 /// The source of `cube`. An error if its dataset needs a filter that is missing, or the file is too
 /// short.
 pub(super) fn source(

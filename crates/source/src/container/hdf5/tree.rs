@@ -119,7 +119,7 @@ impl Content {
 /// An HDF5 file and its datasets.
 pub(crate) struct Tree {
     /// The open file.
-    pub file: File,
+    file: File,
     /// Its path, resolved, as libhdf5 knows it.
     path: PathBuf,
     content: Arc<Content>,
@@ -205,6 +205,11 @@ impl Tree {
         let sources = storage::sources(&self.path, &dataset)
             .map_err(|error| error.within(format_args!("'{path}'")))?;
         Ok((dataset, sources))
+    }
+
+    /// Bytes of the file.
+    pub fn file_size(&self) -> u64 {
+        self.file.size()
     }
 
     /// The folder of the file, resolved.

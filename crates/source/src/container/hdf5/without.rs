@@ -1,101 +1,131 @@
-//! Stand-in for HDF5 in a build without libhdf5: files are refused, and there is no [`Tree`].
+//! Stand-in for libhdf5 in a build without it: no file can be opened, so nothing here is ever called
+//! but [`Tree::open`].
 
 use std::convert::Infallible;
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hsipack_format::{Error, Result};
 
 use super::entry::{Content, Entry};
-use crate::container::{self, ArrayEntry, Container, Value, Visitor};
-use crate::{OpenOptions, Source, products};
+use crate::container::{self, ArrayEntry, Container, Value};
+use crate::meaning::Placed;
+use crate::{CubeInfo, Source};
 
-fn refused(path: &Path) -> Error {
-    Error::unsupported("this build of hsipack reads no HDF5, NetCDF-4 or MATLAB v7.3 files")
-        .at(path)
-        .with_remedy("build it with the feature 'hdf5', a default one, which needs CMake")
+/// A dataset that can be read.
+pub(crate) struct Dataset(Infallible);
+
+/// The lengths of a dataset in index order.
+pub(super) fn shape(dataset: &Dataset) -> Result<Vec<usize>> {
+    match dataset.0 {}
 }
 
-/// Opens no cube.
-///
-/// # Errors
-/// Always.
-pub(crate) fn open(path: &Path, _options: &OpenOptions) -> Result<Box<dyn Source>> {
-    Err(refused(path))
+/// The source of a cube.
+pub(super) fn source(
+    _path: &Path,
+    dataset: Dataset,
+    _cube: Placed,
+    _info: CubeInfo,
+) -> Result<Box<dyn Source>> {
+    match dataset.0 {}
 }
 
-/// Shows nothing.
-///
-/// # Errors
-/// Always.
-pub(crate) fn visit(path: &Path, _visitor: Visitor<'_>) -> Result<()> {
-    Err(refused(path))
+/// An HDF5 file and its datasets.
+pub(crate) struct Tree {
+    never: Infallible,
+    /// Whether the file is MATLAB's.
+    pub is_matlab: bool,
 }
-
-/// Finds no quality layers.
-///
-/// # Errors
-/// Always.
-pub(crate) fn quality_layers(path: &Path, _variable: Option<&str>) -> Result<Vec<products::Layer>> {
-    Err(refused(path))
-}
-
-/// A file that is open. There is none.
-pub(crate) struct Tree(Infallible);
 
 impl Deref for Tree {
     type Target = Content;
 
     fn deref(&self) -> &Content {
-        match self.0 {}
+        match self.never {}
     }
 }
 
 impl Tree {
+    /// Refuses the file at `path`.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn open(_path: &Path) -> Result<Self> {
+        Err(Error::unsupported(
+            "this build of hsipack reads no HDF5, NetCDF-4 or MATLAB v7.3 files",
+        )
+        .with_remedy("build it with the feature 'hdf5', a default one, which needs CMake"))
+    }
+
+    /// A dataset that the walk did not list.
+    pub fn linked(&self, _path: &str) -> Result<Option<Entry>> {
+        match self.never {}
+    }
+
+    /// The dataset at `path`, and the other files that hold its numbers.
+    pub fn dataset(&self, _path: &str) -> Result<(Dataset, Vec<PathBuf>)> {
+        match self.never {}
+    }
+
+    /// Bytes of the file.
+    pub fn file_size(&self) -> u64 {
+        match self.never {}
+    }
+
+    /// The folder of the file.
+    pub fn folder(&self) -> &Path {
+        match self.never {}
+    }
+
+    /// The dataset as its users see it.
+    pub fn shown(&self, _entry: &Entry) -> ArrayEntry {
+        match self.never {}
+    }
+
     /// The dataset at the full path `path`.
     pub fn entry(&self, _path: &str) -> Option<&Entry> {
-        match self.0 {}
+        match self.never {}
     }
 
     /// The list in the dataset at `path`.
     pub fn list(&self, _path: &str) -> Option<Vec<f64>> {
-        match self.0 {}
+        match self.never {}
     }
 
     /// The text in the dataset at `path`.
     pub fn text(&self, _path: &str) -> Option<String> {
-        match self.0 {}
+        match self.never {}
     }
 
     /// The attributes of the group or dataset at `path`.
     pub fn attributes(&self, _path: &str) -> Attributes {
-        match self.0 {}
+        match self.never {}
     }
 }
 
 impl Container for Tree {
     fn arrays_in(&self, _group: &str, _wanted: &dyn Fn(&str) -> bool) -> Vec<ArrayEntry> {
-        match self.0 {}
+        match self.never {}
     }
 
     fn arrays_anywhere(&self, _wanted: &dyn Fn(&str) -> bool) -> Vec<ArrayEntry> {
-        match self.0 {}
+        match self.never {}
     }
 
     fn array(&self, _path: &str) -> Option<ArrayEntry> {
-        match self.0 {}
+        match self.never {}
     }
 
     fn attributes(&self, _path: &str) -> Box<dyn container::Attributes + '_> {
-        match self.0 {}
+        match self.never {}
     }
 
     fn axis_names(&self, _path: &str) -> Vec<Option<String>> {
-        match self.0 {}
+        match self.never {}
     }
 
     fn values(&self, _path: &str) -> Result<Option<Value>> {
-        match self.0 {}
+        match self.never {}
     }
 }
 
@@ -103,6 +133,11 @@ impl Container for Tree {
 pub(crate) struct Attributes(Infallible);
 
 impl Attributes {
+    /// The stored name of the first of `names` that exists.
+    pub fn find(&self, _names: &[&str]) -> Option<&str> {
+        match self.0 {}
+    }
+
     /// The numbers in the attribute of exactly this name.
     pub fn numbers(&self, _name: &str) -> Option<Vec<f64>> {
         match self.0 {}
