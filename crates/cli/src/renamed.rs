@@ -14,6 +14,8 @@ const OPTIONS: &[(&[&str], &str, &str)] = &[
     (&["read"], "--centre-crop", "--windows center ROWSxCOLUMNS"),
     (&["read"], "--center-crop", "--windows center ROWSxCOLUMNS"),
     (&["read"], "--grid", "--windows grid ROWSxCOLUMNS"),
+    (&["read", "diagnose"], "--jobs", "--threads N"),
+    (&["read", "diagnose"], "--workers", "--threads N"),
     (&["view"], "--mask", "--mask-file NAME=PATTERN"),
 ];
 
