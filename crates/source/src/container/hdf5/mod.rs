@@ -15,7 +15,8 @@
 //! [`preferred_rows`](crate::Source::preferred_rows) follows their shape. A chunk is in memory
 //! while it is decoded, even if it exceeds the budget.
 //!
-//! Without the feature `hdf5`, `without.rs` stands for `tree` and `read`, and no file can be opened.
+//! Without the feature `hdf5`, `without.rs` stands for `tree` and `read`, and opening a file is an
+//! error.
 
 mod choose;
 mod entry;

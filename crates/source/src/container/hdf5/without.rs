@@ -1,5 +1,5 @@
-//! Stand-in for libhdf5 in a build without it: no file can be opened, so nothing here is ever called
-//! but [`Tree::open`].
+//! Stand-in for libhdf5 in a build without it: no file can be opened, so only [`Tree::open`] is ever
+//! called.
 
 use std::convert::Infallible;
 use std::ops::Deref;
