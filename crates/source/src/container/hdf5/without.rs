@@ -1,5 +1,5 @@
-//! Stand-in for libhdf5 in a build without it: no file can be opened, so only [`Tree::open`] is ever
-//! called.
+//! Stand-in for libhdf5 in a build without it: no file can be opened, so only [`Tree::open`] is
+//! ever called.
 
 use std::convert::Infallible;
 use std::ops::Deref;
