@@ -50,10 +50,11 @@ impl Tree {
     ///
     /// # Errors
     /// Always.
-    pub fn open(_path: &Path) -> Result<Self> {
+    pub fn open(path: &Path) -> Result<Self> {
         Err(Error::unsupported(
             "this build of hsipack reads no HDF5, NetCDF-4 or MATLAB v7.3 files",
         )
+        .at(path)
         .with_remedy("build it with the feature 'hdf5', a default one, which needs CMake"))
     }
 
