@@ -9,11 +9,11 @@ use hsipack_store::bounded_read;
 use hsipack_store::mirror::{self, Pin};
 
 use super::{Access, CubeInfo, OpenOptions, RowBuffer, Source, foreign, products};
-use crate::container::Visitor;
-use crate::container::{hdf5, matlab, zarr};
+use crate::container::{self, Visitor};
 use crate::cube_size::check_row;
-use crate::flat::{envi, hsd, htc, numpy, tivita};
-use crate::raster::{jpeg, jpeg2000, png, tiff};
+use crate::file_format::{FileFormat, Kind};
+use crate::flat::{self, envi};
+use crate::raster::{self, jpeg2000, png};
 use crate::reader::Described;
 use crate::spectrum::spectra_table;
 
@@ -25,44 +25,15 @@ const UNREAD: [&str; 12] = [
     ".zipx", ".bz2", ".xz",
 ];
 
-type Recognise = fn(&Path, &[u8]) -> bool;
-type Open = fn(&Path, &OpenOptions) -> Result<Box<dyn Source>>;
-type Visit = fn(&Path, Visitor<'_>) -> Result<()>;
+/// Formats that are not read, recognised so that the error names them.
+const FOREIGN: &[FileFormat] =
+    &[FileFormat::new(Kind::Refused, "", foreign::recognises, foreign::open)];
 
-/// A format of files.
-struct Format {
-    /// Whether a file is of this format.
-    recognises: Recognise,
-    /// Opens the cube in a file.
-    open: Open,
-    /// Shows a file as a container, if the format is one.
-    visit: Option<Visit>,
-}
+/// All formats, the most reliable signatures first.
+const FORMATS: [&[FileFormat]; 4] = [container::FORMATS, raster::FORMATS, FOREIGN, flat::FORMATS];
 
-const fn format(recognises: Recognise, open: Open, visit: Option<Visit>) -> Format {
-    Format { recognises, open, visit }
-}
-
-/// The formats, the most reliable signatures first. ENVI is last: its data files have no signature
-/// and are recognised by the header beside them.
-const FORMATS: [Format; 13] = [
-    format(hdf5::recognises, hdf5::open, Some(hdf5::visit)),
-    format(numpy::recognises, numpy::open, Some(numpy::visit)),
-    format(matlab::recognises, matlab::open, Some(matlab::visit)),
-    format(tiff::recognises, open_tiff, None),
-    format(png::recognises, png::open, None),
-    format(jpeg::recognises, jpeg::open, None),
-    format(jpeg2000::recognises, jpeg2000::open, None),
-    format(foreign::recognises, foreign::open, None),
-    format(zarr::recognises, zarr::open, Some(zarr::visit)),
-    format(htc::recognises, htc::open, Some(htc::visit)),
-    format(tivita::recognises, tivita::open, None),
-    format(hsd::recognises, hsd::open, None),
-    format(envi::recognises, open_envi, None),
-];
-
-fn format_of(path: &Path, head: &[u8]) -> Option<&'static Format> {
-    FORMATS.iter().find(|format| (format.recognises)(path, head))
+fn format_of(path: &Path, head: &[u8]) -> Option<&'static FileFormat> {
+    FORMATS.into_iter().flatten().find(|format| (format.recognises)(path, head))
 }
 
 /// Shows the file or folder at `path` as a container. Returns whether it is one.
@@ -88,9 +59,9 @@ fn head(path: &Path) -> Result<Vec<u8>> {
     if is_folder { Ok(Vec::new()) } else { bounded_read::head(path, HEAD) }
 }
 
-/// Opens a TIFF file, with what an ENVI header beside it says.
-fn open_tiff(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
-    let source = tiff::open(path, options)?;
+/// Opens an image, with what an ENVI header beside it says.
+fn open_image(format: &FileFormat, path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    let source = (format.open)(path, options)?;
     // Products say more about their images than such headers.
     if products::is_of_delivery(path) || !envi::has_header(path) {
         return Ok(source);
@@ -98,14 +69,6 @@ fn open_tiff(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let mut info = source.info().clone();
     envi::describe_tiff(path, &mut info);
     Ok(Box::new(Described { info, source }))
-}
-
-/// Opens the data of a header, which may be a TIFF file.
-fn open_envi(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
-    match envi::tiff_of(path) {
-        Some(image) => open_tiff(&image, options),
-        None => envi::open(path, options),
-    }
 }
 
 /// Opens the cube in `path`, a file or a folder, in any known format.
@@ -203,7 +166,14 @@ fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     }
     match format {
         Some(format) => {
-            let source = (format.open)(path, options)?;
+            let image = (format.kind == Kind::Headers).then(|| envi::tiff_of(path)).flatten();
+            if let Some(image) = image {
+                return open_file(&image, options);
+            }
+            let source = match format.kind {
+                Kind::Images => open_image(format, path, options)?,
+                _ => (format.open)(path, options)?,
+            };
             check_row(source.info()).map_err(|error| error.at(path))?;
             Ok(source)
         }
@@ -226,10 +196,13 @@ fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
             ))
         }
         None => {
-            Err(Error::unsupported("not a cube in any format hsipack knows").at(path).with_remedy(
-                "give an ENVI header or data file, .npy, .npz, .mat, HDF5, NetCDF-4, TIFF, Zarr, \
-                 Tivita SpecCube.dat, HTC .blosc or HSD, or a .zip, .tar, .tar.gz or .tgz of them",
-            ))
+            let names = FORMATS.into_iter().flatten().map(|format| format.name);
+            let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+            let remedy =
+                format!("give {}, or a .zip, .tar, .tar.gz or .tgz of them", names.join(", "));
+            Err(Error::unsupported("not a cube in any format hsipack knows")
+                .at(path)
+                .with_remedy(remedy))
         }
     }
 }
@@ -244,9 +217,8 @@ fn is_json(head: &[u8]) -> bool {
 
 /// Whether a file may hold the raw data of a header elsewhere: it is of no other format, and has no
 /// header beside it.
-fn is_raw(path: &Path, format: Option<&Format>) -> bool {
-    format.is_none_or(|format| std::ptr::fn_addr_eq(format.open, open_envi as Open))
-        && !envi::has_header(path)
+fn is_raw(path: &Path, format: Option<&FileFormat>) -> bool {
+    format.is_none_or(|format| format.kind == Kind::Headers) && !envi::has_header(path)
 }
 
 /// Whether the file at `path` needs a header that is elsewhere: it is of no known format. Files
@@ -284,24 +256,25 @@ pub fn is_cube_file(path: &Path) -> bool {
         return true;
     }
     let Ok(head) = bounded_read::head(path, HEAD) else { return true };
-    let header = head.starts_with(b"ENVI")
-        || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("hdr"));
-    let (_, signed) = FORMATS.split_last().expect("there are formats");
-    let recognised =
-        |formats: &[Format]| formats.iter().any(|format| (format.recognises)(path, &head));
-    !head.is_empty()
-        && !png::recognises(path, &head)
-        && !jpeg::recognises(path, &head)
-        && !jpeg2000::recognises(path, &head)
-        && !foreign::recognises(path, &head)
-        && (recognised(signed)
-            || header && envi::recognises(path, &head) && envi::tiff_of(path).is_none())
+    if head.is_empty() {
+        return false;
+    }
+    let is_header = || {
+        head.starts_with(b"ENVI")
+            || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("hdr"))
+    };
+    match format_of(path, &head).map(|format| format.kind) {
+        Some(Kind::Cubes | Kind::Images) => true,
+        Some(Kind::Headers) => is_header() && envi::tiff_of(path).is_none(),
+        Some(Kind::Pictures | Kind::Refused) | None => false,
+    }
 }
 
 /// Whether the file at `path` is a picture, which is a cube only if users name it.
 pub fn is_picture(path: &Path) -> bool {
     let head = bounded_read::head(path, HEAD).unwrap_or_default();
-    png::recognises(path, &head) || jpeg::recognises(path, &head)
+    let mut pictures = raster::FORMATS.iter().filter(|format| format.kind == Kind::Pictures);
+    pictures.any(|format| (format.recognises)(path, &head))
 }
 
 /// Whether the file at `path` is a table of single spectra in ENVI's format, which is no cube.

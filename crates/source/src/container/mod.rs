@@ -37,6 +37,15 @@ pub(crate) use self::attributes::{Attributes, JsonAttributes, NoAttributes, Valu
 #[cfg(test)]
 pub(crate) use self::in_memory::InMemory;
 pub(crate) use self::recoded::recoded;
+use crate::file_format::{FileFormat, Kind};
+
+/// The formats in this folder, the most reliable signatures first.
+pub(crate) const FORMATS: &[FileFormat] = &[
+    FileFormat::new(Kind::Cubes, "HDF5, NetCDF-4", hdf5::recognises, hdf5::open)
+        .visited(hdf5::visit),
+    FileFormat::new(Kind::Cubes, "Zarr", zarr::recognises, zarr::open).visited(zarr::visit),
+    FileFormat::new(Kind::Cubes, ".mat", matlab::recognises, matlab::open).visited(matlab::visit),
+];
 
 /// An array in a container.
 #[derive(Clone, Debug, PartialEq)]

@@ -49,7 +49,19 @@ pub use self::bytes::{ByteSource, FileBytes, MemoryBytes, StreamBytes};
 pub use self::layout::{FlatLayout, SampleAxis};
 pub(crate) use self::permute::{permute, swap_bytes};
 use self::sample_copy::{Interleaved, SampleCopy};
+use crate::file_format::{FileFormat, Kind};
 use crate::{Access, Axis, AxisOrder, CubeInfo, RowBuffer, Source, read_band_of_rows};
+
+/// The formats in this folder, the most reliable signatures first. The data files of ENVI have
+/// none: the header beside them says what they are.
+pub(crate) const FORMATS: &[FileFormat] = &[
+    FileFormat::new(Kind::Cubes, ".npy, .npz", numpy::recognises, numpy::open)
+        .visited(numpy::visit),
+    FileFormat::new(Kind::Cubes, "HTC .blosc", htc::recognises, htc::open).visited(htc::visit),
+    FileFormat::new(Kind::Cubes, "Tivita SpecCube.dat", tivita::recognises, tivita::open),
+    FileFormat::new(Kind::Cubes, "HSD", hsd::recognises, hsd::open),
+    FileFormat::new(Kind::Headers, "an ENVI header or data file", envi::recognises, envi::open),
+];
 
 /// A cube that is one flat array of bytes.
 pub struct FlatSource {
