@@ -365,6 +365,12 @@ mod tests {
     }
 
     #[test]
+    fn decoded_words_stay_in_registers() {
+        // Arrays that are indexed by data would lie in local memory, which is as slow as the batch's.
+        assert!(!PTX.contains("ld.local") && !PTX.contains("st.local"));
+    }
+
+    #[test]
     fn chunks_keep_what_a_window_needs() {
         let shape = CubeShape { rows: 10, columns: 7, bands: 3 };
         let grid = Grid::new(shape, Tile { rows: 4, columns: 5 }, 1).unwrap();

@@ -207,21 +207,35 @@ struct alignas(8) Word {
   u32 half[2];
 };
 
+// Byte `place` of some words. The words stay in registers, because no index depends on data. A mask selects among them: behind a
+// comparison, compilers use the compared number as the index.
+template <int WORDS>
+ON_DEVICE u8 byte_of(const u64 (&words)[WORDS], u32 place) {
+  u64 word = 0;
+  UNROLL for (u32 at = 0; at < WORDS; at++) word |= words[at] & (0 - (u64)(place / 8 == at));
+  return (u8)(word >> 8 * (place % 8));
+}
+
+// Writes the first `count` bytes of some words, if they are whole words there; otherwise nothing, and returns false.
+template <int WORDS>
+ON_DEVICE bool store_words(const u64 (&words)[WORDS], u32 count, u8 *into) {
+  if (count % 8 != 0 || ((u64)into & 7) != 0) return false;
+  UNROLL for (u32 at = 0; at < WORDS; at++) {
+    if (8 * at < count) ((Word *)into)[at] = {{(u32)words[at], (u32)(words[at] >> 32)}};
+  }
+  return true;
+}
+
 // Writes some decoded bytes of one pixel, which begin with byte `place` of `bytes`.
-ON_DEVICE void store_pixel(const u64 *bytes, u32 place, u32 count, u8 *into) {
-  if (place == 0 && count % 8 == 0 && ((u64)into & 7) == 0) {
-    for (u32 word = 0; word < count / 8; word++) {
-      ((Word *)into)[word] = {{(u32)bytes[word], (u32)(bytes[word] >> 32)}};
-    }
-    return;
-  }
-  for (u32 byte = 0; byte < count; byte++) {
-    into[byte] = (u8)(bytes[(place + byte) / 8] >> 8 * ((place + byte) % 8));
-  }
+template <int WORDS>
+ON_DEVICE void store_pixel(const u64 (&bytes)[WORDS], u32 place, u32 count, u8 *into) {
+  if (place == 0 && store_words(bytes, count, into)) return;
+  for (u32 byte = 0; byte < count; byte++) into[byte] = byte_of(bytes, place + byte);
 }
 
 // `store` for a chunk with some of the bands, whose pixels are not next to one another in the batch.
-ON_DEVICE void store_bands(const Chunk &chunk, u32 at, const u64 *bytes, u32 count, u8 *batch) {
+template <int WORDS>
+ON_DEVICE void store_bands(const Chunk &chunk, u32 at, const u64 (&bytes)[WORDS], u32 count, u8 *batch) {
   u32 row = at / chunk.row_bytes, column = at % chunk.row_bytes;
   u32 byte = column % chunk.pixel;
   for (u32 place = 0; place < count;) {
@@ -243,7 +257,8 @@ ON_DEVICE void store_bands(const Chunk &chunk, u32 at, const u64 *bytes, u32 cou
 }
 
 // Writes those of `count` decoded bytes that are kept. `at` is the place of the first one in the chunk.
-ON_DEVICE void store(const Chunk &chunk, u32 at, const u64 *bytes, u32 count, u8 *batch) {
+template <int WORDS>
+ON_DEVICE void store(const Chunk &chunk, u32 at, const u64 (&bytes)[WORDS], u32 count, u8 *batch) {
   if (chunk.kept != chunk.pixel || chunk.pixel != chunk.pixel_pitch) {
     store_bands(chunk, at, bytes, count, batch);
     return;
@@ -253,18 +268,13 @@ ON_DEVICE void store(const Chunk &chunk, u32 at, const u64 *bytes, u32 count, u8
                       column + count <= chunk.left + chunk.width;
   if (inside) {
     u8 *const into = batch + chunk.into + (row - chunk.first_row) * chunk.pitch + (column - chunk.left);
-    if (count % 8 == 0 && ((u64)into & 7) == 0) {
-      for (u32 word = 0; word < count / 8; word++) {
-        ((Word *)into)[word] = {{(u32)bytes[word], (u32)(bytes[word] >> 32)}};
-      }
-      return;
-    }
+    if (store_words(bytes, count, into)) return;
   }
   for (u32 place = 0; place < count; place++) {
     if (row >= chunk.first_row && row - chunk.first_row < chunk.rows && column >= chunk.left &&
         column - chunk.left < chunk.width) {
       const u64 into = chunk.into + (row - chunk.first_row) * chunk.pitch + (column - chunk.left);
-      batch[into] = (u8)(bytes[place / 8] >> 8 * (place % 8));
+      batch[into] = byte_of(bytes, place);
     }
     if (++column == chunk.row_bytes) {
       column = 0;
@@ -367,7 +377,7 @@ ON_DEVICE void unfilter(const Floats &floats, const Chunk &chunk, const u8 *from
   for (u32 element = thread * GROUP; element < elements; element += THREADS * GROUP) {
     const u32 count = elements - element < GROUP ? elements - element : GROUP;
     u64 planes[SIZE], values[SIZE];
-    for (int plane = 0; plane < SIZE; plane++) {
+    UNROLL for (int plane = 0; plane < SIZE; plane++) {
       if (FILTER == BITS) {
         u64 rows = 0;
         for (int row = 0; row < 8; row++) {
@@ -381,7 +391,7 @@ ON_DEVICE void unfilter(const Floats &floats, const Chunk &chunk, const u8 *from
       values[plane] = 0;
     }
     // Byte `plane` of every element.
-    for (int place = 0; place < GROUP * SIZE; place++) {
+    UNROLL for (int place = 0; place < GROUP * SIZE; place++) {
       const u64 byte = planes[place % SIZE] >> 8 * (place / SIZE) & 0xff;
       values[place / 8] |= byte << 8 * (place % 8);
     }
@@ -399,8 +409,8 @@ ON_DEVICE void unfilter(const Floats &floats, const Chunk &chunk, const u8 *from
   }
   // Bytes that do not make an element are not filtered.
   for (u32 place = elements * SIZE + thread; place < bytes; place += THREADS) {
-    const u64 byte = from[place];
-    store(chunk, first + place, &byte, 1, batch);
+    const u64 byte[1] = {from[place]};
+    store(chunk, first + place, byte, 1, batch);
   }
 }
 
