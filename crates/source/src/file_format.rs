@@ -1,5 +1,4 @@
-//! What the rest of the crate knows of a format of files. `container/`, `raster/` and `flat/` list
-//! the formats in them.
+//! A format of files, as the lists in `container/`, `raster/` and `flat/` state it.
 
 use std::path::Path;
 
@@ -14,7 +13,7 @@ type Visit = fn(&Path, Visitor<'_>) -> Result<()>;
 
 /// A format of files.
 pub(crate) struct FileFormat {
-    /// What a search through folders does with its files.
+    /// How a search through folders treats its files.
     pub kind: Kind,
     /// Its files, as errors ask for them; empty if they do not.
     pub name: &'static str,
@@ -27,7 +26,7 @@ pub(crate) struct FileFormat {
     pub visit: Option<Visit>,
 }
 
-/// What a search through folders does with the files of a format.
+/// How a search through folders treats the files of a format.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Kind {
     /// Takes them as cubes.

@@ -27,7 +27,7 @@
 //! | `derived/` | cubes of several cubes, of a file for each band, of a camera's frame, with other bands |
 //! | `meaning/` | what arrays of a container mean: axes, bands, values, location |
 //! | `axes/`, `spectrum/`, `place/` | axes, wavelengths and reference systems, for all formats |
-//! | `detect.rs`, `file_format.rs` | the format of a file; what is known of each format |
+//! | `detect.rs`, `file_format.rs` | the format of a file; how formats are listed |
 //! | `reader.rs`, `buffer.rs` | the trait [`Source`]; the rows that it reads |
 //! | `cube_info.rs`, `cube_size.rs` | what a source says about its cube; how large cubes may be |
 //! | `side_file.rs` | what GDAL's side files say |
