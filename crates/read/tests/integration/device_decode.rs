@@ -162,6 +162,17 @@ fn frame_of(codec: Codec, chunk: &[u8]) -> Vec<u8> {
     without_checksum(&stored).unwrap().to_vec()
 }
 
+/// A frame of one block with this LZ4 stream, of `bytes` bytes.
+fn frame_with(stream: &[u8], bytes: usize) -> Vec<u8> {
+    let (bytes, stream_bytes) = (bytes as u32, stream.len() as u32);
+    let mut frame = vec![2, 1, 0x20, 1];
+    for number in [bytes, bytes, 24 + stream_bytes, 20, stream_bytes] {
+        frame.extend(number.to_le_bytes());
+    }
+    frame.extend(stream);
+    frame
+}
+
 /// Values that compress to everything that LZ4 has: long and short matches near and far, repeated
 /// values, many literals.
 fn values(kind: usize, bytes: usize, random: &mut Random) -> Vec<u8> {
@@ -486,16 +497,56 @@ fn damaged_frames_are_refused_where_blosc_refuses_them() {
 }
 
 #[test]
-fn blocks_that_break_the_rules_of_lz4_are_damage() {
-    // A frame of one block with this LZ4 stream, of 21 bytes.
-    let frame = |stream: &[u8]| {
-        let mut frame = vec![2, 1, 0x20, 1];
-        for number in [21, 21, 24 + stream.len() as u32, 20, stream.len() as u32] {
-            frame.extend(number.to_le_bytes());
+fn matches_of_every_offset_and_length_repeat_what_was_before() {
+    // Around the size of a warp, and of the memory that holds what it decoded last (RECENT in decode.cu).
+    let near = |number: u32| number.saturating_sub(2)..=number + 2;
+    let offsets = [1, 3, 32, 64, 2048, 4092, 4096, 8192].into_iter().flat_map(near);
+    let lengths = [4, 19, 32, 64, 2048, 4064, 4096, 5000, 9000];
+    let codec = Codec::new(Compressor::Lz4, 5, Shuffle::None, DType::U8);
+    let mut random = Random::keyed(Stream::Order, [50]);
+    let lengthened = |length: usize, stream: &mut Vec<u8>| {
+        if let Some(rest) = length.checked_sub(15) {
+            stream.extend(std::iter::repeat_n(255, rest / 255));
+            stream.push((rest % 255) as u8);
         }
-        frame.extend(stream);
-        frame
     };
+    for offset in offsets.filter(|offset| *offset > 0) {
+        // Some literals, matches of this offset with a few literals after each, the last literals.
+        let literals = |count: usize, random: &mut Random| -> Vec<u8> {
+            (0..count).map(|_| random.bits() as u8).collect()
+        };
+        let (mut stream, mut chunk): (Vec<u8>, Vec<u8>) = Default::default();
+        for (number, length) in lengths.iter().flat_map(|length| near(*length)).enumerate() {
+            let length = length.max(4) as usize;
+            let before = if number == 0 { offset as usize } else { number % 40 };
+            stream.push((before.min(15) << 4 | (length - 4).min(15)) as u8);
+            lengthened(before, &mut stream);
+            let new = literals(before, &mut random);
+            stream.extend(&new);
+            chunk.extend(&new);
+            stream.extend((offset as u16).to_le_bytes());
+            lengthened(length - 4, &mut stream);
+            for _ in 0..length {
+                chunk.push(chunk[chunk.len() - offset as usize]);
+            }
+        }
+        let last = literals(12, &mut random);
+        stream.push(12 << 4);
+        stream.extend(&last);
+        chunk.extend(&last);
+        let frame = frame_with(&stream, chunk.len());
+        let mut blosc = vec![0; chunk.len()];
+        decode_frame(&frame, &mut blosc).unwrap();
+        assert!(blosc == chunk, "C-Blosc, offset {offset}");
+        let (status, batch) = decoded(&frame, codec, chunk.len(), 1, random.bits());
+        assert_eq!(status, Status::Sound, "offset {offset}");
+        assert!(batch == chunk, "matches of offset {offset} differ");
+    }
+}
+
+#[test]
+fn blocks_that_break_the_rules_of_lz4_are_damage() {
+    let frame = |stream: &[u8]| frame_with(stream, 21);
     let codec = Codec::new(Compressor::Lz4, 5, Shuffle::None, DType::U8);
     let check = |stream: &[u8], want: Option<&[u8]>| {
         let (status, batch) = decoded(&frame(stream), codec, 21, 1, 1);

@@ -14,6 +14,16 @@
 // Elements whose bytes are put together by one thread.
 #define GROUP 8
 
+// The last bytes that a warp has decoded, which most matches repeat, are also in shared memory: reading them from global memory
+// would take the time of a second-level cache, and every match waits for the one before. A power of two.
+#define RECENT 4096
+
+// Memory that the threads of a block share.
+struct Shared {
+  int failed;
+  u8 recent[WARPS][RECENT];
+};
+
 #ifdef HSIPACK_ON_HOST
 #define UNROLL
 #else
@@ -102,12 +112,12 @@ ON_DEVICE Status read_header(const Chunk &chunk, const u8 *start, Frame *frame) 
   return known ? SOUND : UNSUPPORTED;
 }
 
-// The bytes of a length beyond those of its token. Reads at most up to `limit`; false if the length does not end there, or is
-// more than `most`.
-ON_DEVICE bool read_length(const u8 *in, i64 *at, i64 limit, i64 most, i64 *length) {
+// The bytes of a length beyond those of its token. False if they do not end at least `after` bytes before the end of the block,
+// or if the length is more than `most`.
+ON_DEVICE bool read_length(const u8 *in, u32 in_bytes, u32 after, u32 most, u32 *at, u32 *length) {
   u32 byte;
   do {
-    if (*at >= limit) return false;
+    if (*at + after >= in_bytes) return false;
     byte = in[(*at)++];
     *length += byte;
     if (*length > most) return false;
@@ -115,41 +125,48 @@ ON_DEVICE bool read_length(const u8 *in, i64 *at, i64 limit, i64 most, i64 *leng
   return true;
 }
 
+// Writes byte `place` of `length` bytes that belong at `to`, to `recent` only if no later one takes its place there.
+ON_DEVICE void put(u8 byte, u32 place, u32 length, u32 to, u8 *out, u8 *recent) {
+  out[to + place] = byte;
+  if (length - place <= RECENT) recent[(to + place) % RECENT] = byte;
+}
+
 // Decodes an LZ4 block of `in_bytes` bytes with one warp. It must have exactly `size` bytes; false if it has not, or if it is
 // damaged. The conditions are those of LZ4_decompress_safe. Offsets of 0, for which the format has no meaning, are damage.
-ON_DEVICE bool decode_lz4(const u8 *in, i64 in_bytes, u8 *out, i64 size) {
+// Both sizes are below 2^31 and no length exceeds `size`, so that no sum overflows.
+ON_DEVICE bool decode_lz4(const u8 *in, u32 in_bytes, u8 *out, u32 size, u8 *recent) {
   // The last sequence has literals only; the last match begins this far before the end, and ends before the last literals.
-  const i64 last_literals = 5, match_limit = 12;
-  i64 at = 0, to = 0;
+  const u32 last_literals = 5, match_limit = 12;
+  u32 at = 0, to = 0;
   while (at < in_bytes) {
     const u32 token = in[at++];
-    i64 literals = token >> 4;
-    if (literals == 15 && !read_length(in, &at, in_bytes - 15, size, &literals)) return false;
-    const bool last = to + literals > size - match_limit || at + literals > in_bytes - (3 + last_literals);
+    u32 literals = token >> 4;
+    if (literals == 15 && !read_length(in, in_bytes, 15, size, &at, &literals)) return false;
+    const bool last = to + literals + match_limit > size || at + literals + 3 + last_literals > in_bytes;
     if (last && (at + literals != in_bytes || to + literals > size)) return false;
     if (literals) {
       EACH_LANE(lane) {
-        for (i64 place = lane; place < literals; place += LANES) out[to + place] = in[at + place];
+        for (u32 place = lane; place < literals; place += LANES) put(in[at + place], place, literals, to, out, recent);
       }
       SYNC_WARP
       at += literals;
       to += literals;
     }
     if (last) return to == size;
-    const i64 offset = (i64)in[at] | (i64)in[at + 1] << 8;
+    const u32 offset = (u32)in[at] | (u32)in[at + 1] << 8;
     at += 2;
-    i64 length = token & 15;
-    if (length == 15 && !read_length(in, &at, in_bytes - last_literals + 1, size, &length)) return false;
+    u32 length = token & 15;
+    if (length == 15 && !read_length(in, in_bytes, last_literals - 1, size, &at, &length)) return false;
     length += 4;
-    if (offset == 0 || offset > to || to + length > size - last_literals) return false;
-    const u8 *const from = out + to - offset;
-    u8 *const into = out + to;
+    if (offset == 0 || offset > to || to + length + last_literals > size) return false;
+    const u32 from = to - offset;
+    // Otherwise bytes would be overwritten there before they are read.
+    const bool is_recent = offset + length <= RECENT;
     EACH_LANE(lane) {
-      if (length <= offset) {
-        for (u32 place = lane; place < length; place += LANES) into[place] = from[place];
-      } else {
+      for (u32 place = lane; place < length; place += LANES) {
         // A match that reaches into itself repeats the bytes before it.
-        for (u32 place = lane; place < length; place += LANES) into[place] = from[place % (u32)offset];
+        const u32 source = from + (place < offset ? place : place % offset);
+        put(is_recent ? recent[source % RECENT] : out[source], place, length, to, out, recent);
       }
     }
     SYNC_WARP
@@ -159,7 +176,7 @@ ON_DEVICE bool decode_lz4(const u8 *in, i64 in_bytes, u8 *out, i64 size) {
 }
 
 // Decodes stream `number` of the `streams` of a block with one warp.
-ON_DEVICE bool decode_stream(const Frame &frame, u32 block, u32 number, u32 size, u8 *out) {
+ON_DEVICE bool decode_stream(const Frame &frame, u32 block, u32 number, u32 size, u8 *out, u8 *recent) {
   // Streams follow one another; each begins with its length.
   u32 at = load_u32(frame.start + 16 + 4 * (u64)block), length = 0;
   for (u32 stream = 0; stream <= number; stream++) {
@@ -171,7 +188,7 @@ ON_DEVICE bool decode_stream(const Frame &frame, u32 block, u32 number, u32 size
   }
   const u8 *const in = frame.start + at;
   u8 *const into = out + (u64)number * size;
-  if (length != size) return decode_lz4(in, length, into, size);
+  if (length != size) return decode_lz4(in, length, into, size, recent);
   EACH_LANE(lane) {
     for (u32 place = lane; place < size; place += LANES) into[place] = in[place];
   }
@@ -422,9 +439,9 @@ ON_DEVICE void unfilter(const Floats &floats, const Chunk &chunk, const u8 *from
   if (size == 4) unfilter<FILTER, 4>(floats, chunk, from, bytes, first, thread, batch);
 }
 
-// Decodes one block of a frame with one block of threads. `failed` is shared by these threads.
+// Decodes one block of a frame with one block of threads.
 ON_DEVICE Status decode_block(const Floats &floats, const Chunk &chunk, const Frame &frame, u32 block, u8 *scratch,
-                              u64 scratch_bytes, u8 *batch, int *failed) {
+                              u64 scratch_bytes, u8 *batch, Shared *shared) {
   const u32 first = block * frame.block_bytes, left = frame.chunk_bytes - first;
   const u32 bytes = left < frame.block_bytes ? left : frame.block_bytes;
   const u8 *from = frame.start + 16 + (u64)first;
@@ -441,16 +458,16 @@ ON_DEVICE Status decode_block(const Floats &floats, const Chunk &chunk, const Fr
     if (bytes % streams != 0) return DAMAGED;
     if (bytes > scratch_bytes) return UNSUPPORTED;
     EACH_THREAD(thread) {
-      if (thread == 0) *failed = 0;
+      if (thread == 0) shared->failed = 0;
     }
     SYNC_BLOCK
     EACH_WARP(warp) {
       for (u32 stream = warp; stream < streams; stream += WARPS) {
-        if (!decode_stream(frame, block, stream, bytes / streams, scratch)) *failed = 1;
+        if (!decode_stream(frame, block, stream, bytes / streams, scratch, shared->recent[warp])) shared->failed = 1;
       }
     }
     SYNC_BLOCK
-    if (*failed) return DAMAGED;
+    if (shared->failed) return DAMAGED;
     from = scratch;
     const u32 elements = bytes / frame.typesize;
     if (frame.shuffled) {
@@ -469,7 +486,7 @@ ON_DEVICE Status decode_block(const Floats &floats, const Chunk &chunk, const Fr
 
 // The work of one block of threads: every `slots`th block of a chunk's frame.
 ON_DEVICE void decode_blocks(const Decode &what, u32 number, const Chunk *chunks, const u8 *compressed, u8 *batch,
-                             u8 *scratch, u32 *statuses, int *failed) {
+                             u8 *scratch, u32 *statuses, Shared *shared) {
   const u32 place = number / what.slots;
   if (place >= what.chunks) return;
   const Chunk chunk = chunks[place];
@@ -477,7 +494,7 @@ ON_DEVICE void decode_blocks(const Decode &what, u32 number, const Chunk *chunks
   Status status = read_header(chunk, compressed + chunk.frame, &frame);
   u8 *const own = scratch + number * what.scratch;
   for (u32 block = number % what.slots; status == SOUND && block < frame.blocks; block += what.slots) {
-    status = decode_block(what.floats, chunk, frame, block, own, what.scratch, batch, failed);
+    status = decode_block(what.floats, chunk, frame, block, own, what.scratch, batch, shared);
     // The next block is decoded into the same memory.
     SYNC_BLOCK
   }
@@ -494,12 +511,12 @@ extern "C" void decode_order(u64 seed) { order_state = seed; }
 
 extern "C" void decode_frames(const Decode *what, const Chunk *chunks, const u8 *compressed, u8 *batch, u8 *scratch,
                               u32 *statuses) {
-  int failed = 0;
+  Shared shared = {};
   const u32 all = what->chunks * what->slots;
   // Blocks of threads run in any order, too: from one of them on, round and round.
   const u32 first = all ? order() % all : 0;
   for (u32 number = 0; number < all; number++) {
-    decode_blocks(*what, (number + first) % all, chunks, compressed, batch, scratch, statuses, &failed);
+    decode_blocks(*what, (number + first) % all, chunks, compressed, batch, scratch, statuses, &shared);
   }
 }
 
@@ -507,8 +524,8 @@ extern "C" void decode_frames(const Decode *what, const Chunk *chunks, const u8 
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     decode_frames(const Decode what, const Chunk *chunks, const u8 *compressed, u8 *batch, u8 *scratch, u32 *statuses) {
-  __shared__ int failed;
-  decode_blocks(what, blockIdx.x, chunks, compressed, batch, scratch, statuses, &failed);
+  __shared__ Shared shared;
+  decode_blocks(what, blockIdx.x, chunks, compressed, batch, scratch, statuses, &shared);
 }
 
 #endif
