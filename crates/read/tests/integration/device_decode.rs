@@ -505,9 +505,9 @@ fn matches_of_every_offset_and_length_repeat_what_was_before() {
     let codec = Codec::new(Compressor::Lz4, 5, Shuffle::None, DType::U8);
     let mut random = Random::keyed(Stream::Order, [50]);
     let lengthened = |length: usize, stream: &mut Vec<u8>| {
-        if let Some(rest) = length.checked_sub(15) {
-            stream.extend(std::iter::repeat_n(255, rest / 255));
-            stream.push((rest % 255) as u8);
+        if let Some(excess) = length.checked_sub(15) {
+            stream.extend(std::iter::repeat_n(255, excess / 255));
+            stream.push((excess % 255) as u8);
         }
     };
     for offset in offsets.filter(|offset| *offset > 0) {
