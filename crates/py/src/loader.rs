@@ -392,6 +392,7 @@ impl Loader {
             "slots": prepared.options().slots,
             "standardized_by": standardized,
             "regions": regions_report(prepared.members()),
+            "skipped": prepared.members().iter().flat_map(Member::skipped).collect::<Vec<_>>(),
             "augment": prepared.augmentations().map(|_| augmented_by(device, monitor.is_some())),
         })
         .to_string()
