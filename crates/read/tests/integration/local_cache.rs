@@ -378,8 +378,9 @@ fn a_cache_shrinks_when_it_is_opened_with_a_smaller_size() {
     drop((second, again));
     let last = served.open("two", size(4), Verify::Once);
     assert_eq!((cached(), used(&last).total_bytes), (4, size(4)));
-    epochs(&last, options(4, 1));
-    assert_eq!(last.traffic().unwrap().bytes, 6 * CUBE);
+    let files = Dataset::open(served.folder.path().join("served/two")).unwrap();
+    assert!(epochs(&last, options(4, 1)) == epochs(&files, options(4, 1)));
+    assert!(used(&last).total_bytes <= size(4));
 }
 
 #[test]
