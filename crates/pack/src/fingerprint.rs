@@ -1,11 +1,16 @@
 //! A hash that detects whether the files of a cube have changed, without reading all of their
 //! bytes.
 
+use std::collections::HashMap;
+use std::fs::Metadata;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use hsipack_format::{Error, Result};
 use hsipack_source::Recent;
-use hsipack_store::bounded_read;
+use hsipack_store::{bounded_read, mirror};
 use sha2::{Digest, Sha256};
 use walkdir::WalkDir;
 
@@ -28,12 +33,64 @@ const BLOCK: u64 = 4 << 10;
 pub fn fingerprint(files: &[PathBuf]) -> Result<(u64, String)> {
     /// Thousands of cubes may be in one file.
     static RECENT: Recent<(u64, String)> = Recent::new();
-    match files {
+    let state = state(files)?;
+    let (bytes, fingerprint) = match files {
         [file] if file.is_file() => {
-            RECENT.get(file, |_| true, || read(files)).map(|found| (*found).clone())
+            RECENT.get(file, |_| true, || read(files)).map(|found| (*found).clone())?
         }
-        _ => read(files),
+        _ => read(files)?,
+    };
+    seen().insert(hash_of(files), hash_of((state, &fingerprint)));
+    Ok((bytes, fingerprint))
+}
+
+/// Whether the files of a cube still have this fingerprint. They are not read again if this process
+/// found it before, and sizes, times and identities are the same as then.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn is_still(files: &[PathBuf], planned: &str) -> Result<bool> {
+    let state = hash_of((state(files)?, planned));
+    if seen().get(&hash_of(files)) == Some(&state) {
+        return Ok(true);
     }
+    Ok(fingerprint(files)?.1 == planned)
+}
+
+/// Forgets which files were seen.
+pub(crate) fn forget() {
+    std::mem::take(&mut *seen());
+}
+
+/// For the files of each cube, their state and fingerprint when they were read last, all as hashes:
+/// there may be very many.
+fn seen() -> MutexGuard<'static, HashMap<u64, u64>> {
+    static SEEN: LazyLock<Mutex<HashMap<u64, u64>>> = LazyLock::new(Mutex::default);
+    SEEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sizes, times and identities of files. Objects on servers and archives have identities of their
+/// own, which are compared whenever they are read.
+fn state(files: &[PathBuf]) -> Result<u64> {
+    let mut hash = DefaultHasher::new();
+    for file in files {
+        for file in below(file)?.iter().filter(|file| mirror::url_of(file).is_none()) {
+            // If it does not exist, the error is that of reading it.
+            let about = file.metadata().ok();
+            let times = |about: Metadata| {
+                let modified = (about.mtime(), about.mtime_nsec());
+                (about.dev(), about.ino(), about.len(), modified, about.ctime(), about.ctime_nsec())
+            };
+            about.map(times).hash(&mut hash);
+        }
+    }
+    Ok(hash.finish())
+}
+
+fn hash_of(value: impl Hash) -> u64 {
+    let mut hash = DefaultHasher::new();
+    value.hash(&mut hash);
+    hash.finish()
 }
 
 fn read(files: &[PathBuf]) -> Result<(u64, String)> {
@@ -107,5 +164,24 @@ mod tests {
         assert_eq!(before.0, 700 << 10);
         *large.last_mut().unwrap() = 8;
         assert_ne!(before, of_file(write("large", &large)));
+    }
+
+    #[test]
+    fn changed_content_is_found_and_other_changes_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["a", "b"].map(|name| folder.path().join(name));
+        let write = |content: &str| std::fs::write(&files[1], content).unwrap();
+        write("one");
+        std::fs::write(&files[0], "").unwrap();
+        let planned = fingerprint(&files).unwrap().1;
+        assert!(is_still(&files, &planned).unwrap());
+        write("two");
+        assert!(!is_still(&files, &planned).unwrap());
+        // What was found meanwhile is not what was planned.
+        assert!(!is_still(&files, &planned).unwrap());
+        write("one");
+        assert!(is_still(&files, &planned).unwrap());
+        forget();
+        assert!(is_still(&files, &planned).unwrap());
     }
 }

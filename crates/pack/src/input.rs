@@ -8,7 +8,7 @@ use hsipack_format::{Error, ErrorKind, Geo, Result, Sample};
 use hsipack_source::{Axes, number_of_samples};
 use hsipack_store::archive::Kind;
 use hsipack_store::mirror;
-use hsipack_store::remote::is_url;
+use hsipack_store::remote::{is_of_web_server, is_url};
 use serde_json::{Map, Value};
 
 /// Values of the fields of one cube that do not follow from its path. A field without a value, such
@@ -41,6 +41,9 @@ pub struct Input {
 /// The format that is recorded as the source of samples that a program gave as arrays.
 pub const ARRAY: &str = "array";
 
+/// The query of links that make browsers save a file instead of showing it.
+const DOWNLOAD: &str = "?download=1";
+
 impl Input {
     /// The file without a variable, columns or other details.
     pub fn of(file: &Path) -> Self {
@@ -69,9 +72,16 @@ impl Input {
     }
 
     /// Parses `file` or `file::variable`. If a file exists whose own name contains `::`, the whole
-    /// text is its path.
+    /// text is its path. URLs of web servers lose the query `?download=1`: links for downloads have
+    /// it, such as those of Zenodo, and it does not change the file.
     pub fn parse(text: &str) -> Self {
         let whole = Self::of(Path::new(text));
+        if is_of_web_server(&whole.file)
+            && let Some((file, variable)) = text.split_once(DOWNLOAD)
+            && (variable.is_empty() || variable.starts_with("::"))
+        {
+            return Self::parse(&format!("{file}{variable}"));
+        }
         if is_url(&whole.file) {
             // Skips the colons of the URL's scheme and host.
             let path = text.match_indices('/').nth(2).map_or(text.len(), |(slash, _)| slash);
@@ -265,6 +275,21 @@ mod tests {
             let input = Input::parse(text);
             assert_eq!((input.file.to_str(), input.variable.as_deref()), (Some(file), variable));
             assert_eq!(input.text(), text);
+        }
+    }
+
+    #[test]
+    fn links_for_downloads_lose_their_query_and_others_keep_it() {
+        for (text, parsed) in [
+            ("https://h/files/a.zip?download=1", "https://h/files/a.zip"),
+            ("http://h/a.h5?download=1::/b", "http://h/a.h5::/b"),
+            ("https://h/a.zip?download=10", "https://h/a.zip?download=10"),
+            ("https://h/a.zip?download=1&token=x", "https://h/a.zip?download=1&token=x"),
+            ("https://h/a.zip?token=x?download=1", "https://h/a.zip?token=x"),
+            ("s3://b/a.zip?download=1", "s3://b/a.zip?download=1"),
+            ("dir/a.zip?download=1", "dir/a.zip?download=1"),
+        ] {
+            assert_eq!(Input::parse(text).text(), parsed);
         }
     }
 

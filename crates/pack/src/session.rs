@@ -1,7 +1,9 @@
 //! Files that are kept while a command reads cubes: copies of objects on servers, open streams and
-//! temporary copies of arrays of samples, and the labels of several cubes.
+//! temporary copies of arrays of samples, the labels of several cubes, and which files were seen.
 
 use hsipack_store::mirror;
+
+use crate::fingerprint;
 
 /// Keeps these files until it is dropped.
 pub(crate) struct Session {
@@ -17,5 +19,6 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         hsipack_source::release_samples();
+        fingerprint::forget();
     }
 }

@@ -154,6 +154,12 @@ pub(crate) fn rfc3339(text: &str) -> Option<String> {
     Some(format!("{date}T{clock}Z"))
 }
 
+/// A time of [`rfc3339`] whose order as text is that of times: without the Z, which is greater than
+/// the point of a fraction.
+pub(crate) fn in_order(time: &str) -> &str {
+    time.trim_end_matches('Z')
+}
+
 fn day_before(date: Date) -> Option<Date> {
     Some(match date {
         Date { day: 2.., .. } => Date { day: date.day - 1, ..date },
@@ -215,7 +221,7 @@ impl About {
         let [start, end] = [&about.start, &about.end].map(|time| time.as_deref().and_then(rfc3339));
         match (start, end) {
             (None, None) => Ok(about),
-            (Some(start), Some(end)) if start <= end => Ok(about),
+            (Some(start), Some(end)) if in_order(&start) <= in_order(&end) => Ok(about),
             _ => Err(Error::conflict("start and end must both be there, in this order")
                 .with_remedy("give both, as dates such as 2026-05-31")),
         }
@@ -316,6 +322,20 @@ mod tests {
         assert_eq!(rfc3339(&about.start.unwrap()).unwrap(), "2026-05-01T00:00:00Z");
         assert_eq!(rfc3339(&about.end.unwrap()).unwrap(), "2026-05-02T10:00:00Z");
         assert_eq!(rfc3339("10:00:00"), None);
+    }
+
+    #[test]
+    fn times_within_a_second_are_in_order() {
+        let times = ["00", "00.2", "00.25", "00.5", "01"];
+        let times = times.map(|second| rfc3339(&format!("2024-05-01T12:00:{second}Z")).unwrap());
+        assert!(times.is_sorted_by_key(|time| in_order(time)), "{times:?}");
+        for pair in times.windows(2) {
+            let about = |[start, end]: [&String; 2]| {
+                About::parse(&format!("start = \"{start}\"\nend = \"{end}\""))
+            };
+            about([&pair[0], &pair[1]]).unwrap();
+            about([&pair[1], &pair[0]]).unwrap_err();
+        }
     }
 
     #[test]

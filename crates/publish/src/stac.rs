@@ -6,7 +6,7 @@
 use hsipack_format::metadata::Role;
 use serde_json::{Map, Value, json};
 
-use crate::about::About;
+use crate::about::{About, in_order};
 use crate::facts::{Band, Companion, Facts};
 use crate::footprints::{Footprint, Time, extent};
 use crate::readme::{summary, tags, title};
@@ -63,7 +63,7 @@ fn collection(facts: &Facts, about: &About) -> Value {
             Time::Between(start, end) => times.extend([start, end]),
         }
     }
-    times.sort_unstable();
+    times.sort_unstable_by_key(|time| in_order(time));
     let mut links = vec![
         json!({ "rel": "root", "href": "./collection.json", "type": "application/json" }),
         json!({ "rel": "self", "href": "./collection.json", "type": "application/json" }),

@@ -392,6 +392,7 @@ impl Loader {
             "slots": prepared.options().slots,
             "standardized_by": standardized,
             "regions": regions_report(prepared.members()),
+            "skipped": prepared.members().iter().flat_map(Member::skipped).collect::<Vec<_>>(),
             "augment": prepared.augmentations().map(|_| augmented_by(device, monitor.is_some())),
         })
         .to_string()
@@ -585,8 +586,8 @@ impl Loader {
 
     /// Number of batches of this rank in the whole current epoch.
     fn batches_per_epoch(&self, py: Python<'_>) -> PyResult<usize> {
-        let (prepared, epoch) = (self.prepared(), self.state_now().epoch);
-        patiently(py, move || prepared.batches_per_epoch(epoch))?.or_raise(py)
+        let (prepared, state) = (self.prepared(), self.state_now());
+        patiently(py, move || prepared.batches_in_epoch_of(&state))?.or_raise(py)
     }
 
     /// Bytes that its caches hold.

@@ -154,6 +154,29 @@ def test_an_epoch_goes_on_with_another_batch_size_and_more_processes(dataset: st
     assert sorted(seen) == list(range(CUBES))
 
 
+@pytest.mark.parametrize(("size", "resumed"), [(4, 1), (2, 5), (1, 2), (3, 3)])
+def test_the_length_of_a_resumed_epoch_is_what_was_given_and_what_is_left(
+    dataset: str, size: int, resumed: int
+) -> None:
+    loader = make(dataset, batch_size=size)
+    next(iter(loader))
+    again = make(dataset, batch_size=resumed)
+    whole = len(again)
+    again.load_state_dict(loader.state_dict())
+    left = -(-(CUBES - size) // resumed)
+    assert len(again) == 1 + left
+    iterator = iter(again)
+    next(iterator)
+    assert len(again) == 1 + left
+    assert 1 + len(list(iterator)) == left
+    # The next epoch, and the same one from its start, have as many as always.
+    assert len(again) == len(list(again)) == whole
+    again.load_state_dict(loader.state_dict())
+    assert len(again) == 1 + left
+    again.set_epoch(0)
+    assert len(again) == len(list(again)) == whole
+
+
 def test_states_of_other_data_are_refused(dataset: str, cubes: Path, tmp_path: Path) -> None:
     loader = make(dataset, shuffle=True, seed=1)
     next(iter(loader))

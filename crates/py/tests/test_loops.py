@@ -36,9 +36,9 @@ def packed(tmp_path: Path) -> Path:
     return tmp_path / "d.hsipack"
 
 
-def damage(path: Path, *numbers: int) -> None:
+def damage(path: Path, *numbers: int, array: str = "image") -> None:
     for number in numbers:
-        (shard,) = path.glob(f"*/image/c/{number}/0/0/0")
+        (shard,) = (file for file in path.glob(f"*/{array}/c/{number}/**/*") if file.is_file())
         shard.write_bytes(b"short")
 
 
@@ -112,6 +112,35 @@ def test_a_replacement_has_the_window_s_shape(packed: Path, crop: str) -> None:
         number = int(batch["id"][0])
         assert number != 5
         assert (batch["image"][:, 0] == number).all()
+
+
+@pytest.mark.parametrize("crop", ["patches", "regions", "labels of regions"])
+def test_samples_whose_masks_do_not_say_where_windows_are_are_skipped(
+    tmp_path: Path, crop: str
+) -> None:
+    path = tmp_path / "d.hsipack"
+    mask = np.arange(120, dtype=np.uint8).reshape(12, 10) // 40
+    cube, about = np.ones((12, 10, 5), np.float32), {"masks": {"m": mask, "n": mask}}
+    hsipack.pack([(f"c{number}", cube, about) for number in range(4)], path, shard_size=1)
+    crops: dict[str, Callable[[], Any]] = {
+        "patches": lambda: hsipack.LabelledPatches((3, 3), mask="m"),
+        "regions": lambda: hsipack.Regions(4, mask="m"),
+        "labels of regions": lambda: hsipack.Regions(4, mask="n", labels="m"),
+    }
+    damage(path, 1, 3, array="m")
+    with pytest.raises(hsipack.DamagedError, match="sample 1") as failure:
+        len(make(path, crop=crops[crop]()))
+    assert 'on_damage="skip"' in str(failure.value)
+    with make(path, 8, crop=crops[crop](), on_damage="skip") as loader:
+        ids = {number for _ in range(2) for batch in loader for number in batch["id"].tolist()}
+        assert ids == {0, 2}
+        assert loader.stats().loader.skipped == 2
+        first, second = loader.report().skipped
+        assert "(c1)" in first
+        assert "(c3)" in second
+    damage(path, 0, 2, array="m")
+    with pytest.raises(hsipack.DamagedError, match="sample 0"):
+        len(make(path, crop=crops[crop](), on_damage="skip"))
 
 
 def test_an_epoch_of_nothing_but_damage_is_an_error_for_each_batch(packed: Path) -> None:

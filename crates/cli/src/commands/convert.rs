@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use hsipack_format::{Error, Result};
 use hsipack_pack::convert::parts::{self, Planned};
 use hsipack_pack::convert::plan::{Plan, PlannedSample};
@@ -32,11 +33,12 @@ use crate::{output, typed};
 /// Name a variable inside a container as file::variable, and a file in an archive as
 /// archive.zip/folder/file.
 #[derive(clap::Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES, override_usage = USAGE)]
 pub struct Args {
     // Orders in the help: after --output, which is 4; and after --append, which is 6.
     /// Read options from a TOML file, such as `hsipack tune --apply` writes. Keys are option names
-    /// without the dashes, as in codec = "zstd". Options on the command line override the file
+    /// without the dashes, as in codec = "zstd", and inputs, a list. The command line overrides the
+    /// file
     #[arg(long, value_name = "FILE", display_order = 5)]
     config: Option<PathBuf>,
 
@@ -63,6 +65,9 @@ pub struct Args {
     options: ConvertOptions,
 }
 
+/// A file may give both instead.
+const USAGE: &str = "hsipack convert [OPTIONS] --output <OUT> <INPUT>...";
+
 const EXAMPLES: &str = "\
 Examples:
   hsipack convert scans/ -o scans.hsipack
@@ -76,8 +81,12 @@ Examples:
 ///
 /// # Errors
 /// The errors of the conversion.
-pub fn run(args: Args, command: clap::Command) -> Result<ExitCode> {
+pub fn run(args: Args, mut command: clap::Command) -> Result<ExitCode> {
     let args = with_files(args, &command)?;
+    if let Some(message) = missing(&args.options) {
+        let convert = command.find_subcommand_mut("convert").expect("the command is convert");
+        return Ok(output::clap(&convert.error(ErrorKind::MissingRequiredArgument, message)));
+    }
     let command = typed::command_line(&["--resume"], &["--plan"]);
     let options = ConvertOptions { command, ..args.options };
     if args.dry_run {
@@ -102,34 +111,45 @@ pub fn run(args: Args, command: clap::Command) -> Result<ExitCode> {
 
 /// The arguments, with what `--layout` and `--config` add.
 fn with_files(args: Args, command: &clap::Command) -> Result<Args> {
+    let mut config = args.config.as_deref().map(OptionFile::read).transpose()?;
+    let of_config = config.as_mut().map(OptionFile::take_inputs).transpose()?;
+    let mut inputs = match &args.options.inputs[..] {
+        [] => of_config.unwrap_or_default(),
+        typed => typed.to_vec(),
+    };
     let mut files = Vec::new();
-    let mut inputs = None;
     if let Some(name) = &args.layout {
         let layout = Layout::open(name)?;
-        let [root] = &args.options.inputs[..] else {
+        let [root] = &inputs[..] else {
             return Err(Error::conflict(format!(
                 "a layout takes one folder, but {} inputs were given",
-                args.options.inputs.len()
+                inputs.len()
             ))
             .with_remedy("give the folder that holds the dataset"));
         };
         if !layout.note.is_empty() {
             note!("layout {name}: {}", layout.note);
         }
-        inputs = Some(layout.inputs(root));
+        let below = layout.inputs(root);
         files.push(layout.options(layout::shown_path(name), root));
+        inputs = below;
     }
-    if let Some(path) = &args.config {
-        files.push(OptionFile::read(path)?);
-    }
-    if files.is_empty() {
-        return Ok(args);
-    }
-    let mut merged = config::merge(&files, command)?;
-    if let Some(inputs) = inputs {
-        merged.options.inputs = inputs;
-    }
+    files.extend(config);
+    let mut merged = if files.is_empty() { args } else { config::merge(&files, command)? };
+    merged.options.inputs = inputs;
     Ok(merged)
+}
+
+/// The message if neither the command line nor a file gives the input or the output.
+fn missing(options: &ConvertOptions) -> Option<&'static str> {
+    if options.inputs.is_empty() {
+        return Some(
+            "no input was given: name files, folders, globs or a CSV list, or write inputs = [\"scans/\"] in the file of --config",
+        );
+    }
+    options.output.as_os_str().is_empty().then_some(
+        "no output was given: name it with --output, or write output = \"scans.hsipack\" in the file of --config",
+    )
 }
 
 /// Reports what the plan found, and how much there is to do.

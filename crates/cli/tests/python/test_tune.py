@@ -346,11 +346,41 @@ def test_the_command_line_wins_over_the_file(hsipack: Hsipack, tmp_path: Path) -
     assert hsipack.convert(data, *words, "--resume", out=out)["already_complete"]
 
 
+def test_inputs_and_output_may_be_in_the_file(hsipack: Hsipack, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_envi(tmp_path / f"{name}.hdr", smooth_cube())
+    config = tmp_path / "options.toml"
+    config.write_text('inputs = ["a.hdr", "b.hdr"]\noutput = "of_file"\n')
+
+    def names(*words: object, out: str) -> list[str]:
+        done = hsipack.run("convert", *words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        samples = (tmp_path / out / "samples.jsonl").read_text().splitlines()
+        return [json.loads(line)["name"] for line in samples]
+
+    assert names("--config", config, out="of_file") == ["a", "b"]
+    assert names("b.hdr", "--config", config, "-o", "typed", out="typed") == ["b"]
+    assert names("--config", config, "--output", "again", out="again") == ["a", "b"]
+    config.write_text('inputs = "a.hdr"\n')
+    done = hsipack.run("convert", "--config", config, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no output was given: name it with --output" in done.stderr
+    assert 'output = "scans.hsipack" in the file of --config' in done.stderr
+    done = hsipack.run("convert", "-o", "x", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no input was given: name files" in done.stderr
+    assert 'inputs = ["scans/"] in the file of --config' in done.stderr
+    usage = "Usage: hsipack convert [OPTIONS] --output <OUT> <INPUT>..."
+    assert usage in done.stderr
+    assert usage in hsipack.run("convert", "--help").stdout
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("codek = 1", "codek is not an option"),
-        ('output = "x"', "output is not an option"),
+        ("resume = true", "resume is not an option"),
+        ("inputs = 1", "inputs has the type integer"),
         ("level = 10", "level"),
         ('keep-bits = "many"', "keep-bits"),
         ("level =", "line 1 is not TOML"),

@@ -1,7 +1,9 @@
 //! Feature `clap`: options as they are typed on a command line, where the types of fields do not
 //! say it.
 
-use clap::builder::RangedU64ValueParser;
+use std::path::PathBuf;
+
+use clap::builder::{OsStringValueParser, RangedU64ValueParser, TypedValueParser};
 
 /// The number that marks missing values.
 pub(in crate::convert) fn nodata(text: &str) -> Result<f64, String> {
@@ -14,6 +16,11 @@ pub(in crate::convert) fn nodata(text: &str) -> Result<f64, String> {
 /// A number of threads.
 pub(in crate::convert) fn threads() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=1024)
+}
+
+/// A path that may be empty, because a file of options may give it.
+pub(in crate::convert) fn path_or_none() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 #[cfg(test)]

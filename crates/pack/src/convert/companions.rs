@@ -23,7 +23,7 @@ use super::masks::CubeOfMask;
 use super::named_files;
 use super::options::CompanionOption;
 use super::transform::Transform;
-use crate::fingerprint::fingerprint;
+use crate::fingerprint::{self, fingerprint};
 use crate::input::Input;
 
 /// One companion of a stack.
@@ -326,6 +326,14 @@ impl CompanionReader {
     /// If a file cannot be read.
     pub fn fingerprint(&self) -> Result<String> {
         Ok(fingerprint(&self.source.info().files)?.1)
+    }
+
+    /// Whether its files are those that were planned, with this fingerprint.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn is_as_planned(&self, planned: &str) -> Result<bool> {
+        fingerprint::is_still(&self.source.info().files, planned)
     }
 
     /// Its source, and how values of this type are made: physical values, and NaN where they are

@@ -17,7 +17,7 @@ use super::class_ids::IdsOfNames;
 use super::classes::{self, ClassName, ClassTable, NewClass};
 use super::named_files;
 use super::options::MaskOption;
-use crate::fingerprint::fingerprint;
+use crate::fingerprint::{self, fingerprint};
 use crate::input::Input;
 use crate::pattern::Pattern;
 
@@ -415,9 +415,20 @@ impl MaskReader {
     /// # Errors
     /// If a file cannot be read.
     pub(super) fn fingerprint(&self) -> Result<String> {
+        Ok(fingerprint(&self.files())?.1)
+    }
+
+    /// Whether its files are those that were planned, with this fingerprint.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub(super) fn is_as_planned(&self, planned: &str) -> Result<bool> {
+        fingerprint::is_still(&self.files(), planned)
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
         let files = self.layers.iter().flat_map(|(source, _)| &source.info().files);
-        let files: Vec<PathBuf> = files.cloned().collect();
-        Ok(fingerprint(&files)?.1)
+        files.cloned().collect()
     }
 
     /// Reads rows `rows` into `out`: class ids, or one bit for each layer (the first layer is bit

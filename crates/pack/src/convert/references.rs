@@ -18,7 +18,7 @@ use hsipack_source::{CubeInfo, OpenOptions, Recent, RowBuffer, Scaling, Source};
 
 use super::options::{Reference, ValueOptions};
 use super::pairs::{self, Kind};
-use crate::fingerprint::fingerprint;
+use crate::fingerprint::{self, fingerprint};
 use crate::input::Input;
 
 use super::calibration::Calibration;
@@ -51,6 +51,31 @@ pub fn check(values: &ValueOptions, input: &Input, info: &CubeInfo) -> Result<Fi
     let references = References::open(values, input, info)?;
     let fingerprint = references.fingerprint()?;
     Ok(Fit { fingerprint, ..references.fit(values, input, info) })
+}
+
+/// The first reference file of the cube in `input` that is no longer the planned one, or the cube
+/// itself if it had other references. `planned` is [`Fit::fingerprint`].
+///
+/// # Errors
+/// If a reference cannot be found or opened, or does not fit the cube.
+pub fn changed(
+    values: &ValueOptions,
+    input: &Input,
+    info: &CubeInfo,
+    planned: Option<&str>,
+) -> Result<Option<PathBuf>> {
+    let references = References::open(values, input, info)?;
+    let (files, planned) = (references.files(), planned.into_iter().flat_map(|all| all.split(' ')));
+    let planned: Vec<&str> = planned.collect();
+    if files.len() != planned.len() {
+        return Ok(Some(input.file.clone()));
+    }
+    for (file, planned) in files.into_iter().zip(planned) {
+        if !fingerprint::is_still(std::slice::from_ref(file), planned)? {
+            return Ok(Some(file.clone()));
+        }
+    }
+    Ok(None)
 }
 
 /// The opened references of a cube.
@@ -91,17 +116,20 @@ impl References {
         Ok(Self { white, dark, white_dark: white_dark.transpose()? })
     }
 
+    fn files(&self) -> Vec<&PathBuf> {
+        let sources = [&self.white, &self.dark, &self.white_dark].into_iter().flatten();
+        sources.flat_map(|source| &source.info().files).collect()
+    }
+
     fn fingerprint(&self) -> Result<Option<String>> {
         /// Most cubes have the references of the cube before.
         static RECENT: Recent<String> = Recent::new();
-        let sources = [&self.white, &self.dark, &self.white_dark].into_iter().flatten();
-        let files = sources.flat_map(|source| &source.info().files);
         let of_file = |file: &PathBuf| {
             let read =
                 || fingerprint(std::slice::from_ref(file)).map(|(_, fingerprint)| fingerprint);
             RECENT.get(file, |_| true, read)
         };
-        let all = files.map(of_file).collect::<Result<Vec<_>>>()?;
+        let all = self.files().into_iter().map(of_file).collect::<Result<Vec<_>>>()?;
         let all: Vec<&str> = all.iter().map(|fingerprint| fingerprint.as_str()).collect();
         Ok((!all.is_empty()).then(|| all.join(" ")))
     }

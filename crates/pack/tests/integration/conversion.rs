@@ -297,3 +297,33 @@ fn an_error_in_the_middle_leaves_nothing() {
     pack(&scaled);
     assert_eq!(Dataset::open(&out).unwrap().stacks()[0].image.scale_factor(), 16.0);
 }
+
+#[test]
+fn files_that_change_after_planning_are_refused_unless_their_content_is_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let [inputs, outputs] = ["in", "made"].map(|name| folder.path().join(name));
+    for folder in [&inputs, &outputs] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    cubes(&inputs, 3, 0);
+    let convert = |out: &str, change: &dyn Fn()| {
+        convert::convert(&options(&inputs, &outputs.join(out)), &Progress::default(), &|_| change())
+    };
+    pack(&options(&inputs, &outputs.join("whole")));
+    for (name, named) in [("cube001.img", "cube001.hdr"), ("cube002.png", "cube002.png")] {
+        let path = inputs.join(name);
+        let bytes = std::fs::read(&path).unwrap();
+        let mut other = bytes.clone();
+        // In a value of the cube; in the checksum of the picture's last, empty part.
+        *other.last_mut().unwrap() ^= 1;
+        let error = convert(name, &|| std::fs::write(&path, &other).unwrap()).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("changed since the conversion was planned"), "{text}");
+        assert!(text.contains(named) && text.contains("restore the file"), "{text}");
+        assert!(!outputs.join(name).exists());
+        std::fs::write(&path, &bytes).unwrap();
+        let same = format!("same-{name}");
+        convert(&same, &|| std::fs::write(&path, &bytes).unwrap()).unwrap();
+        assert!(content(&outputs.join(same)) == content(&outputs.join("whole")));
+    }
+}

@@ -250,6 +250,29 @@ fn plans_that_are_damaged_or_of_another_version_are_refused() {
 }
 
 #[test]
+fn a_plan_has_no_progress_of_another_one_for_its_output() {
+    let (_folder, inputs, outputs) = folders(13);
+    let [out, old, new] = ["out", "old.json", "new.json"].map(|name| outputs.join(name));
+    plan(&options(&inputs, &out), &old).unwrap();
+    std::fs::remove_dir_all(outputs.join("out.partial")).unwrap();
+    plan(&only(&options(&inputs, &out), &inputs, 0..12), &new).unwrap();
+    work(&new, part(1, 2)).unwrap();
+    let look = parts::state(&old, false).unwrap();
+    let error = look().unwrap_err().to_string();
+    assert!(error.contains("another conversion than the planned one was begun here"), "{error}");
+    assert!(error.contains("out.partial"), "{error}");
+    work(&new, Part::WHOLE).unwrap();
+    commit(&new).unwrap();
+    assert!(look().unwrap_err().what().contains("no conversion was begun here"));
+    // A plan that is complete stays complete while cubes are appended.
+    let append =
+        ConvertOptions { mode: Mode::APPEND, ..only(&options(&inputs, &out), &inputs, 12..13) };
+    plan(&append, &old).unwrap();
+    let State { done, shards, committed } = parts::state(&new, false).unwrap()().unwrap();
+    assert!(done == shards && committed);
+}
+
+#[test]
 fn one_process_may_go_on_with_what_several_began() {
     let (_folder, inputs, outputs) = folders(13);
     let [whole, out, file] = ["whole", "out", "plan.json"].map(|name| outputs.join(name));

@@ -680,3 +680,28 @@ fn every_format_is_read_from_a_server() {
     }
     assert!(converted > 60 && refused < converted, "{converted} {refused}");
 }
+
+#[test]
+fn links_for_downloads_are_packed_under_their_plain_urls() {
+    let folder = tempfile::tempdir().unwrap();
+    let [inputs, out] = ["in", "out"].map(|name| folder.path().join(name));
+    std::fs::create_dir(&inputs).unwrap();
+    let mut bytes = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+    let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 3, 2), }";
+    bytes.extend_from_slice(format!("{header:<117}\n").as_bytes());
+    bytes.extend((0..24u8).flat_map(|value| f32::from(value).to_le_bytes()));
+    std::fs::write(inputs.join("cube.npy"), bytes).unwrap();
+    let server = Server::start(&inputs);
+    let url = server.url("cube.npy").display().to_string();
+    let options = |query: &str| ConvertOptions {
+        inputs: vec![format!("{url}{query}")],
+        ..ConvertOptions::new(Vec::new(), &out)
+    };
+    for query in ["?download=2", "?download=1&token=secret"] {
+        let error = convert(&options(query)).unwrap_err().to_string();
+        assert!(error.contains("leave out what follows ?") && !error.contains("secret"), "{error}");
+    }
+    pack(&options("?download=1"));
+    let samples = std::fs::read_to_string(out.join("samples.jsonl")).unwrap();
+    assert!(samples.contains("cube.npy\"") && !samples.contains("download"), "{samples}");
+}

@@ -787,6 +787,8 @@ class Loader(DataLoaderAttributes):
     def _go_to(self, epoch: int) -> None:
         self._end_iteration()
         self._native.set_epoch(epoch)
+        # An epoch that was resumed may have another number of batches from its start.
+        self._lengths = {}
 
     def _follow(self, epoch: int) -> None:
         """Moves to the epoch that Lightning says."""

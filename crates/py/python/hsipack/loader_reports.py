@@ -315,6 +315,8 @@ class LoaderReport(Record):
         standardized_by: for every stack that ``normalize="standardize"`` applies to, the split
             whose statistics are used. None stands for the statistics of all its samples.
         regions: with :class:`hsipack.Regions`, how many there are; otherwise None.
+        skipped: with ``on_damage="skip"``, the errors of samples that no epoch has, because
+            damaged masks do not say where their patches or regions are.
         augment: what computes the augmentations; None if there are none.
     """
 
@@ -332,6 +334,7 @@ class LoaderReport(Record):
     slots: int
     standardized_by: dict[str, str | None]
     regions: RegionsReport | None
+    skipped: list[str]
     augment: AugmentReport | None
 
 

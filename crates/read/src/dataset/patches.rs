@@ -4,12 +4,14 @@ use hsipack_format::{DType, Error, Opt, remedy};
 
 use super::access::Cube;
 use super::open::Dataset;
-use crate::Result;
+use crate::decode::is_damage;
 use crate::plan::{LabelledPixels, Patches, Windows};
+use crate::{OnDamage, Result};
 
 impl Dataset {
     /// Windows around the pixels of these samples that the mask labels, in the order of the
     /// samples. If [`Patches::per_class`] limits their number, `seed` decides which are taken.
+    /// Also the damage of samples that `on_damage` skips.
     ///
     /// # Errors
     /// If a stack has no such mask; if the mask cannot be read, is damaged, or holds boolean layers
@@ -20,13 +22,17 @@ impl Dataset {
         mask: &str,
         patches: &Patches,
         seed: u64,
-    ) -> Result<Windows> {
+        on_damage: OnDamage,
+    ) -> Result<(Windows, Vec<Error>)> {
         let mut pixels = LabelledPixels::new(patches.clone());
+        let mut skipped = Skipped::new(on_damage);
         for sample in samples {
-            let ids = self.class_ids(*sample, mask)?;
+            let Some(ids) = skipped.unless_damaged(self.class_ids(*sample, mask))? else {
+                continue;
+            };
             pixels.add(*sample, (ids.rows, ids.columns), ids.values)?;
         }
-        pixels.windows(seed).map_err(|error| error.at(self.path()))
+        skipped.beside(pixels.windows(seed).map_err(|error| error.at(self.path())))
     }
 
     /// The class ids of a sample's mask.
@@ -65,6 +71,38 @@ pub(super) struct ClassIds {
     pub rows: u32,
     pub columns: u32,
     pub values: Vec<u32>,
+}
+
+/// The damage of samples that are skipped because their masks are damaged.
+pub(super) struct Skipped {
+    on_damage: OnDamage,
+    damage: Vec<Error>,
+}
+
+impl Skipped {
+    pub fn new(on_damage: OnDamage) -> Self {
+        Self { on_damage, damage: Vec::new() }
+    }
+
+    /// The result of a read, or `None` if it is damaged and its sample is skipped.
+    pub fn unless_damaged<T>(&mut self, read: Result<T>) -> Result<Option<T>> {
+        match read {
+            Err(error) if self.on_damage == OnDamage::Skip && is_damage(&error) => {
+                self.damage.push(error);
+                Ok(None)
+            }
+            read => read.map(Some),
+        }
+    }
+
+    /// The windows and the damage. If there are no windows, the first damage may be why.
+    pub fn beside(mut self, windows: Result<Windows>) -> Result<(Windows, Vec<Error>)> {
+        match windows {
+            Ok(windows) => Ok((windows, self.damage)),
+            Err(_) if !self.damage.is_empty() => Err(self.damage.swap_remove(0)),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// The values of a mask, as 32-bit numbers.

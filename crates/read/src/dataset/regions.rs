@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use hsipack_format::{Error, Opt, remedy};
 
 use super::open::Dataset;
-use crate::Result;
+use super::patches::Skipped;
 use crate::plan::{Region, Regions, Windows};
+use crate::{OnDamage, Result};
 
 /// The extent of a region in one cube.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +40,7 @@ fn longer([first, last]: [u32; 2], size: u32) -> bool {
 
 impl Dataset {
     /// One window for each region that the mask has in these samples, in the order of the samples,
-    /// ascending by id.
+    /// ascending by id. Also the damage of samples that `on_damage` skips.
     ///
     /// # Errors
     /// If a stack has no such mask, or lacks the mask for the labels; if one of them cannot be
@@ -50,10 +51,17 @@ impl Dataset {
         samples: &[usize],
         mask: &str,
         regions: &Regions,
-    ) -> Result<Windows> {
+        on_damage: OnDamage,
+    ) -> Result<(Windows, Vec<Error>)> {
         let mut shown = Vec::new();
+        let mut skipped = Skipped::new(on_damage);
         for sample in samples {
-            let ids = self.class_ids(*sample, mask)?;
+            let read = || {
+                let labels = regions.labels.as_ref();
+                let labels = labels.map(|mask| self.class_ids(*sample, mask)).transpose()?;
+                Ok((self.class_ids(*sample, mask)?, labels))
+            };
+            let Some((ids, labels)) = skipped.unless_damaged(read())? else { continue };
             if u32::try_from(ids.values.len()).is_err() {
                 return Err(Error::unsupported(format!(
                     "sample {sample} of {}x{} has more than 4294967295 pixels",
@@ -73,33 +81,29 @@ impl Dataset {
                 found.entry(*id).or_insert(new).add(row, column);
             }
             found.retain(|_, extent| extent.pixels >= regions.min_pixels);
-            let labels = match &regions.labels {
-                Some(mask) => votes(&ids.values, &self.class_ids(*sample, mask)?.values),
-                None => HashMap::new(),
-            };
+            let labels = labels.map(|labels| votes(&ids.values, &labels.values));
             shown.extend(found.into_iter().map(|(id, extent)| Region {
                 sample: *sample,
                 row: start(extent.rows, regions.rows),
                 column: start(extent.columns, regions.columns),
                 id,
-                label: match regions.labels {
-                    Some(_) => labels.get(&id).copied().unwrap_or(0),
+                label: match &labels {
+                    Some(labels) => labels.get(&id).copied().unwrap_or(0),
                     None => id,
                 },
                 cut: longer(extent.rows, regions.rows) || longer(extent.columns, regions.columns),
             }));
         }
-        if shown.is_empty() {
-            return Err(Error::conflict(format!("mask {mask} has none of the requested regions"))
-                .at(self.path())
+        let windows = match &*shown {
+            [] => Err(Error::conflict(format!("mask {mask} has none of the requested regions"))
                 .with_remedy(remedy![
                     "check the mask, ",
                     Opt::Ignore,
                     " and the minimum number of pixels"
-                ]));
-        }
-        Windows::of_regions((regions.rows, regions.columns), regions.pad, &shown)
-            .map_err(|error| error.at(self.path()))
+                ])),
+            shown => Windows::of_regions((regions.rows, regions.columns), regions.pad, shown),
+        };
+        skipped.beside(windows.map_err(|error| error.at(self.path())))
     }
 }
 

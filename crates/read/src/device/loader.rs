@@ -561,13 +561,13 @@ impl<L: Library> DeviceLoader<L> {
         self.prepared.lacks_train_statistics()
     }
 
-    /// Number of batches that every rank gets in a whole epoch.
+    /// Number of batches that every rank gets in this epoch, including those already given.
     ///
     /// # Errors
     /// As [`Plan::epoch`].
     pub fn batches_per_epoch(&self) -> Result<usize> {
-        let shared = self.shared();
-        Ok(shared.plan.epoch(self.state.epoch, &[], shared.options().share)?.batches())
+        let (shared, State { epoch, delivered, .. }) = (self.shared(), &self.state);
+        shared.plan.batches(*epoch, delivered, shared.options().share)
     }
 
     /// Kind of the ring's memory, and why it is no better.

@@ -288,12 +288,12 @@ impl PreparedDeviceLoader {
         self.loader.workload()
     }
 
-    /// Number of batches that every rank gets in a whole epoch.
+    /// Number of batches that every rank gets in the epoch of a state, with those already given.
     ///
     /// # Errors
     /// As [`Plan::epoch`].
-    pub fn batches_per_epoch(&self, epoch: u64) -> Result<usize> {
-        self.loader.batches_per_epoch(epoch)
+    pub fn batches_in_epoch_of(&self, state: &State) -> Result<usize> {
+        self.loader.batches_in_epoch_of(state)
     }
 
     /// Names of the masks that batches have.

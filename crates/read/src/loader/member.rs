@@ -40,6 +40,8 @@ pub struct Member {
     pub(crate) targets: Vec<String>,
     pub(crate) images: Vec<String>,
     pub(crate) new_ids: Arc<IdTables>,
+    /// The damage of samples without windows: damaged masks do not say where their windows are.
+    skipped: Arc<[String]>,
     /// Bytes of its largest batch.
     pub(crate) slot_bytes: usize,
     /// Its fraction of the memory for chunks.
@@ -72,7 +74,7 @@ impl Member {
         let beside = [&masks[..], &targets, &images].concat();
         let new_ids = IdTables::new(dataset, &options, &masks, &stacks_of(dataset, &samples)?)?;
         check_bands(dataset, &options, &samples)?;
-        let plan_options = with_patches(dataset, &options, &samples)?;
+        let (plan_options, skipped) = with_patches(dataset, &options, &samples)?;
         let align = alignment(dataset, &images, &samples, &plan_options)?;
         let plan_options = PlanOptions { align, ..plan_options };
         let plan = Plan::new(plan_samples(dataset, &options, &samples)?, plan_options)?;
@@ -90,6 +92,7 @@ impl Member {
             targets,
             images,
             new_ids: new_ids.into(),
+            skipped: skipped.iter().map(ToString::to_string).collect(),
             slot_bytes,
             memory_fraction: 1.0,
             cached: CacheChoice::open(needed),
@@ -211,6 +214,12 @@ impl Member {
             ]));
         }
         Ok(())
+    }
+
+    /// The damage of samples that no epoch reads, because their masks do not say where their
+    /// windows are.
+    pub fn skipped(&self) -> &[String] {
+        &self.skipped
     }
 
     /// The arrays of a stack that are read: the image, then masks, targets and further images.
@@ -357,9 +366,10 @@ fn with_patches(
     dataset: &Dataset,
     options: &LoaderOptions,
     samples: &[usize],
-) -> Result<PlanOptions> {
-    let windows = match (&options.patches, &options.regions) {
-        (None, None) => return Ok(options.plan.clone()),
+) -> Result<(PlanOptions, Vec<Error>)> {
+    let on_damage = options.on_damage;
+    let (windows, skipped) = match (&options.patches, &options.regions) {
+        (None, None) => return Ok((options.plan.clone(), Vec::new())),
         (Some(_), Some(_)) => {
             return Err(Error::conflict(
                 "patches around labelled pixels and regions cannot be combined",
@@ -373,11 +383,15 @@ fn with_patches(
             .with_remedy(remedy!["leave out ", Opt::Crop, " or ", Opt::Patch]));
         }
         (Some((mask, patches)), None) => {
-            dataset.windows_around_labels(samples, mask, patches, options.plan.seed)?
+            let seed = options.plan.seed;
+            dataset.windows_around_labels(samples, mask, patches, seed, on_damage)?
         }
-        (None, Some((mask, regions))) => dataset.windows_of_regions(samples, mask, regions)?,
+        (None, Some((mask, regions))) => {
+            dataset.windows_of_regions(samples, mask, regions, on_damage)?
+        }
     };
-    Ok(PlanOptions { crop: Crop::Windows(windows.into()), ..options.plan.clone() })
+    let crop = Crop::Windows(windows.into());
+    Ok((PlanOptions { crop, ..options.plan.clone() }, skipped))
 }
 
 fn check(options: &LoaderOptions) -> Result<()> {

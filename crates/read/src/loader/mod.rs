@@ -575,14 +575,13 @@ impl Loader {
         self.shared.first().further()
     }
 
-    /// Number of batches that every rank gets in a whole epoch.
+    /// Number of batches that every rank gets in this epoch, including those already given.
     ///
     /// # Errors
     /// As [`Plan::epoch`].
     pub fn batches_per_epoch(&self) -> Result<usize> {
-        let epoch =
-            self.shared.plan.epoch(self.position.epoch, &[], self.shared.options().share)?;
-        Ok(epoch.batches())
+        let Position { epoch, delivered, .. } = &self.position;
+        self.shared.plan.batches(*epoch, delivered, self.shared.options().share)
     }
 
     /// Kind of the ring's memory, and why it is no better.

@@ -296,6 +296,15 @@ impl PreparedLoader {
         Ok(self.joined_plan().epoch(epoch, &[], self.options().share)?.batches())
     }
 
+    /// Number of batches that every rank gets in the epoch of a state, with those already given.
+    /// Their batch size and the number of ranks may have been others.
+    ///
+    /// # Errors
+    /// As [`Plan::epoch`].
+    pub fn batches_in_epoch_of(&self, state: &State) -> Result<usize> {
+        self.joined_plan().batches(state.epoch, &state.delivered, self.options().share)
+    }
+
     /// The plans of all datasets.
     pub(super) fn joined_plan(&self) -> JoinedPlan {
         JoinedPlan::new(self.members.iter().map(|member| member.plan.clone()).collect(), self.seed)

@@ -65,12 +65,14 @@ impl Shared {
         let plan = prepared.joined_plan();
         let batch_bytes = prepared.batch_bytes().next_multiple_of(4096);
         let PreparedLoader { members, seed, compressed, page_cache, .. } = prepared;
+        let counters = Counters::new();
+        counters.skipped(members.iter().map(|member| member.skipped().len()).sum());
         Ok(Self {
             readers: members.into_iter().map(reader).collect::<Result<_>>()?,
             plan,
             seed,
             ring: ring.into(),
-            counters: Counters::new(),
+            counters,
             compressed,
             page_cache,
             batch_bytes,

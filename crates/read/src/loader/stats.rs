@@ -124,7 +124,7 @@ impl Counters {
         add(&self.ready, ready as u64);
     }
 
-    /// Records that damaged samples of a batch that was given were skipped.
+    /// Records that damaged samples of a batch that was given, or of all epochs, were skipped.
     pub(crate) fn skipped(&self, samples: usize) {
         add(&self.skipped, samples as u64);
     }

@@ -136,6 +136,16 @@ impl JoinedPlan {
         Ok(JoinedEpoch { turns: turns.collect(), epochs, mixed: None })
     }
 
+    /// Number of batches that every rank gets in an epoch: those of the `delivered` segments, and
+    /// what is left after them.
+    ///
+    /// # Errors
+    /// As [`Plan::epoch`].
+    pub(crate) fn batches(&self, epoch: u64, delivered: &[Segment], share: Share) -> Result<usize> {
+        let before: usize = delivered.iter().map(|segment| segment.batches).sum();
+        Ok(before + self.epoch(epoch, delivered, share)?.batches())
+    }
+
     /// The order of the items of all plans.
     fn interleaved(&self, epoch: u64) -> Interleaved {
         let phase = |number: usize, plan: &Plan| match plan.options().order {

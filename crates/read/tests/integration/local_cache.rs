@@ -355,6 +355,35 @@ fn datasets_that_nobody_reads_give_way_and_others_do_not() {
 }
 
 #[test]
+fn a_cache_shrinks_when_it_is_opened_with_a_smaller_size() {
+    let served = Served::new("one", &large());
+    let other =
+        [StackSpec { codec: None, per_shard: 20, ..StackSpec::new(60, 50, 100, 10).tile(60, 50) }];
+    write_dataset(&served.folder.path().join("served/two"), &other, |_| json!({}));
+    let size = |cubes: u64| cubes * (CUBE + 4);
+    let cached = || served.blocks().len() as u64;
+    for name in ["one", "two"] {
+        epochs(&served.open(name, 1 << 30, Verify::Once), options(4, 1));
+    }
+    assert_eq!(cached(), 70);
+    // Blocks of a dataset that nobody reads go first.
+    let second = served.open("two", size(40), Verify::Once);
+    assert!((20..=40).contains(&cached()), "{}", cached());
+    assert_eq!(used(&second).total_bytes, size(cached()));
+    epochs(&second, options(4, 1));
+    assert_eq!(second.traffic().unwrap().bytes, 0);
+    // Others read it, so they keep their blocks.
+    let again = served.open("two", size(4), Verify::Once);
+    assert_eq!(cached(), 10);
+    drop((second, again));
+    let last = served.open("two", size(4), Verify::Once);
+    assert_eq!((cached(), used(&last).total_bytes), (4, size(4)));
+    let files = Dataset::open(served.folder.path().join("served/two")).unwrap();
+    assert!(epochs(&last, options(4, 1)) == epochs(&files, options(4, 1)));
+    assert!(used(&last).total_bytes <= size(4));
+}
+
+#[test]
 fn processes_that_train_together_share_what_each_of_them_fetched() {
     let served = Served::new("made", &large());
     let datasets: Vec<Dataset> =

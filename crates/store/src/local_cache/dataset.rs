@@ -72,6 +72,7 @@ impl LocalCache {
     pub fn dataset(&self, fingerprint: &str, root: &Path) -> Result<CachedDataset> {
         let cache = CacheFolder::create(&self.folder)?;
         let folder = cache.dataset(fingerprint);
+        let others_read_it = folder.is_dir() && folder::lock_unused(&folder, false).is_none();
         let in_use = folder::use_dataset(&folder, root)?;
         let held = {
             let mut locked = cache.lock()?;
@@ -101,6 +102,9 @@ impl LocalCache {
             dropped: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
         };
+        if self.bytes.is_some() && held > limit {
+            shared.shrink(others_read_it)?;
+        }
         Ok(CachedDataset { shared: Arc::new(shared), writer: Arc::new(Writer::new()) })
     }
 }

@@ -32,7 +32,8 @@
 //!   fetch other blocks first, and read this one from the cache. If it does not appear soon, they
 //!   fetch it themselves (`stores/remote/claimed.rs`).
 //! - **The limit is never exceeded.** Room for a block is reserved, under the lock, before it is
-//!   written.
+//!   written. A cache that is opened with a smaller limit shrinks at once, except for blocks of
+//!   datasets that other processes read.
 //!
 //! | file | contents |
 //! |---|---|

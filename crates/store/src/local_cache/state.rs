@@ -269,6 +269,22 @@ impl CacheState {
         Ok(freed_any)
     }
 
+    /// Drops blocks until the cache is no larger than its limit: first those of datasets that no
+    /// process reads, then those of this dataset unless other processes read it, too.
+    pub(super) fn shrink(&self, others_read_it: bool) -> Result<()> {
+        let mut locked = self.cache.lock()?;
+        while locked.total() > self.limit && self.drop_unread(&mut locked, 0)? {}
+        for name in found(&self.folder).into_iter().filter(|_| !others_read_it) {
+            if locked.total() <= self.limit {
+                break;
+            }
+            let freed = folder::remove(&self.folder.join(name.file()), name, &mut locked)?;
+            self.dropped.fetch_add(freed, Ordering::Relaxed);
+        }
+        self.lock().are_there(found(&self.folder));
+        Ok(())
+    }
+
     /// Looks for changes by others: blocks of this dataset that other processes wrote, files that
     /// the user deleted. `false` if it did so a moment ago.
     pub(super) fn look(&self, locked: &mut Locked) -> Result<bool> {

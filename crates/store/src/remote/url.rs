@@ -110,7 +110,7 @@ impl Address {
         if location.contains(['?', '#']) {
             return wrong(
                 "the URL has a query or a fragment, which cannot be part of the name of a file or folder",
-                "leave out what follows ? or #, such as ?download=1, and give signatures in environment variables or storage_options",
+                "leave out what follows ? or #, such as ?download=true, and give signatures in environment variables or storage_options",
             );
         }
         if authority.is_empty() {

@@ -16,8 +16,8 @@ use super::Args;
 use super::option_file::OptionFile;
 
 /// Options that belong to one run, not into a file.
-const NOT_HERE: [&str; 9] =
-    ["output", "config", "layout", "resume", "append", "dry-run", "plan", "json", "help"];
+const NOT_HERE: [&str; 8] =
+    ["config", "layout", "resume", "append", "dry-run", "plan", "json", "help"];
 
 /// The arguments of the command line, and those of files that the command line does not give. A
 /// file takes precedence over the files before it.
@@ -191,7 +191,7 @@ mod tests {
     fn errors_of_configurations_name_the_key() {
         for (text, reason) in [
             ("codek = 1", "codek is not an option"),
-            ("output = \"x\"", "output is not an option"),
+            ("resume = true", "resume is not an option"),
             ("level = 12", "12"),
             ("codec = true", "codec has the type boolean"),
             ("raw-values = 1", "raw-values has the type integer"),

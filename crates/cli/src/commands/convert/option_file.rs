@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use hsipack_format::{Error, Result};
-use toml::Table;
+use toml::{Table, Value};
 
 /// The largest file of options, in bytes.
 const MAX_BYTES: u64 = 4 << 20;
@@ -40,6 +40,25 @@ impl OptionFile {
                 .with_remedy("write options as in codec = \"zstd\", one a line")
         })?;
         Ok(Self { path: path.to_owned(), options })
+    }
+
+    /// Removes and returns the inputs. They are no option on the command line.
+    ///
+    /// # Errors
+    /// If they are not a path or a list of paths.
+    pub fn take_inputs(&mut self) -> Result<Vec<String>> {
+        let Some(inputs) = self.options.remove("inputs") else { return Ok(Vec::new()) };
+        let list = match inputs {
+            Value::Array(list) => list,
+            other => vec![other],
+        };
+        let text = |value: Value| match value {
+            Value::String(text) => Ok(text),
+            other => Err(Error::conflict(format!("inputs has the type {}", other.type_str()))
+                .at(&self.path)
+                .with_remedy("write a list of paths, such as inputs = [\"scans/\"]")),
+        };
+        list.into_iter().map(text).collect()
     }
 }
 

@@ -96,8 +96,6 @@ struct Engine<'a> {
     staging: &'a Staging,
     base: Option<&'a Dataset>,
     progress: &'a Progress,
-    /// Whether cubes were planned by an earlier process, and may have changed since.
-    planned_before: bool,
     delivered: Mutex<Delivered>,
     changed: Condvar,
     failure: Mutex<Option<Error>>,
@@ -117,7 +115,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Packs every sample of `plan` that is not finished yet, into shards in the staging folder.
+/// Packs every sample of `plan` that is not finished yet, into shards in the staging folder. Checks
+/// that their cubes are the same as when they were planned.
 ///
 /// # Errors
 /// The first error of any thread; [`ErrorKind::Interrupted`] if `progress.stop` was set.
@@ -128,18 +127,17 @@ pub fn run(
     base: Option<&Dataset>,
     progress: &Progress,
 ) -> Result<Outcome> {
-    let engine = Engine::new(plan, resources, staging, base, progress, false);
+    let engine = Engine::new(plan, resources, staging, base, progress);
     let tasks = engine.unfinished(tasks(plan))?;
     engine.pack(tasks)?;
     outcome(plan, staging)
 }
 
-/// Packs one part of a conversion that was planned earlier: those of its shards that are not
-/// finished yet. Checks that their cubes are the same as when they were planned. Returns the number
-/// of shards that it wrote.
+/// Packs one part of a conversion that was planned earlier, in the same way. Returns the number of
+/// shards that it wrote.
 ///
 /// # Errors
-/// The same as those of [`run`], and if a cube has changed.
+/// The same as those of [`run`].
 pub fn run_part(
     plan: &Plan,
     resources: Resources,
@@ -148,7 +146,7 @@ pub fn run_part(
     progress: &Progress,
     part: Part,
 ) -> Result<usize> {
-    let engine = Engine::new(plan, resources, staging, base, progress, true);
+    let engine = Engine::new(plan, resources, staging, base, progress);
     let tasks = engine.unfinished(part.of(tasks(plan)))?;
     let written = tasks.len();
     engine.pack(tasks)?;
@@ -213,7 +211,6 @@ impl<'a> Engine<'a> {
         staging: &'a Staging,
         base: Option<&'a Dataset>,
         progress: &'a Progress,
-        planned_before: bool,
     ) -> Self {
         Self {
             plan,
@@ -221,7 +218,6 @@ impl<'a> Engine<'a> {
             staging,
             base,
             progress,
-            planned_before,
             delivered: Mutex::new(Delivered { next: 0, waiting: BTreeMap::new(), total: None }),
             changed: Condvar::new(),
             failure: Mutex::new(None),
@@ -339,7 +335,11 @@ impl<'a> Engine<'a> {
                     let turn =
                         (cube.source.access() == Access::Sequential).then(|| locked(&cube.turn));
                     drop(waiting);
+                    let is_end = rows.end == cube.grid.shape().rows;
                     encoder.read(cube, rows.clone(), turn)?;
+                    if is_end {
+                        queue::check_unchanged(&*cube.source, &self.plan.samples[*sample])?;
+                    }
                     let first_chunk =
                         rows.start / cube.grid.tile().rows * cube.grid.chunks_per_row();
                     let encoded = encoder.encode(cube, rows.clone(), self.recycled())?;
@@ -434,8 +434,8 @@ impl<'a> Engine<'a> {
                 let names = array.class_names.as_deref();
                 let reader = MaskReader::open(group, cube, false)?
                     .map(|reader| reader.filling(self.plan.mask_fill).among(&array.layers, names));
-                if let Some(reader) = reader.as_ref().filter(|_| self.planned_before)
-                    && reader.fingerprint()? != *fingerprint
+                if let Some(reader) = &reader
+                    && !reader.is_as_planned(fingerprint)?
                 {
                     return Err(changed_since(reader.file()));
                 }
@@ -463,7 +463,7 @@ impl<'a> Engine<'a> {
             geo: sample.facts.geo.as_ref(),
         };
         let reader = CompanionReader::open(&self.plan.companions[number], cube)?;
-        if self.planned_before && reader.fingerprint()? != sample.companions[number] {
+        if !reader.is_as_planned(&sample.companions[number])? {
             return Err(changed_since(reader.file()));
         }
         let budget = self.resources.buffer_per_thread();
@@ -526,6 +526,6 @@ const POLL: std::time::Duration = std::time::Duration::from_millis(50);
 /// The error that a file is no longer the one that was planned.
 fn changed_since(file: &Path) -> Error {
     Error::conflict("the file changed since the conversion was planned").at(file).with_remedy(
-        "restore the file that was planned, or delete the .partial folder and plan again",
+        "restore the file that was planned, or delete the .partial folder and convert again",
     )
 }

@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hsipack_format::{Error, Result};
+use hsipack_format::Result;
+use hsipack_source::Source;
 
 use super::Engine;
 use crate::convert::calibration::Calibration;
@@ -17,7 +18,7 @@ use crate::convert::encode::OpenCube;
 use crate::convert::options::{Reference, ValueOptions};
 use crate::convert::plan::{self, Description, PlannedSample, PlannedStack};
 use crate::convert::references;
-use crate::fingerprint::fingerprint;
+use crate::fingerprint;
 
 /// A shard that has to be written.
 pub(super) struct ShardTask {
@@ -256,14 +257,10 @@ pub(super) fn open(
     let source = plan::open_source(&sample.input, values)?;
     let planned = sample.description.shared();
     if source.info().shape != planned.shape || source.info().dtype != planned.dtype {
-        return Err(
-            Error::conflict("the file changed while it was being converted").at(&sample.input.file)
-        );
-    }
-    if engine.planned_before && fingerprint(&source.info().files)?.1 != sample.fingerprint {
         return Err(super::changed_since(&sample.input.file));
     }
-    let calibration = engine.references.calibration(values, sample, engine.planned_before)?;
+    check_unchanged(&*source, sample)?;
+    let calibration = engine.references.calibration(values, sample)?;
     Ok(OpenCube {
         transform: plan::with_calibration(
             &sample.info(),
@@ -281,6 +278,17 @@ pub(super) fn open(
     })
 }
 
+/// Refuses a cube that is not the planned one any more.
+///
+/// # Errors
+/// If it changed since it was planned, or cannot be read.
+pub(super) fn check_unchanged(source: &dyn Source, sample: &PlannedSample) -> Result<()> {
+    match fingerprint::is_still(&source.info().files, &sample.fingerprint)? {
+        true => Ok(()),
+        false => Err(super::changed_since(&sample.input.file)),
+    }
+}
+
 impl References {
     /// The references of a cube. If all cubes have the same reference files, these are read once:
     /// threads that need them meanwhile wait.
@@ -288,18 +296,14 @@ impl References {
         &self,
         values: &ValueOptions,
         sample: &PlannedSample,
-        planned_before: bool,
     ) -> Result<Option<Arc<Calibration>>> {
         let load = || {
-            if planned_before {
-                let found = references::check(values, &sample.input, &sample.info())?;
-                if found.fingerprint.as_deref() != sample.references.as_deref() {
-                    let file = found.white.or(found.dark);
-                    return Err(super::changed_since(file.as_ref().unwrap_or(&sample.input.file)));
-                }
+            let (input, info, planned) = (&sample.input, sample.info(), &sample.references);
+            if let Some(file) = references::changed(values, input, &info, planned.as_deref())? {
+                return Err(super::changed_since(&file));
             }
             let bands = sample.description.bands.as_deref();
-            let calibration = references::load(values, &sample.input, &sample.info(), bands)?;
+            let calibration = references::load(values, input, &info, bands)?;
             Ok(calibration.map(Arc::new))
         };
         let is_per_cube =

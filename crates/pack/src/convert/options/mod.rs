@@ -134,7 +134,7 @@ impl Resources {
 pub struct ConvertOptions {
     /// Files, folders and archives (searched for cubes), globs in quotes, file::variable, CSV
     /// lists, or URLs of these. Hidden files in folders and globs are skipped
-    #[cfg_attr(feature = "clap", arg(required = true, value_name = "INPUT"))]
+    #[cfg_attr(feature = "clap", arg(value_name = "INPUT"))]
     pub inputs: Vec<String>,
     /// Files that hold the arrays of a program. They come after the inputs.
     #[serde(skip)]
@@ -142,7 +142,10 @@ pub struct ConvertOptions {
     pub arrays: Vec<Input>,
     /// Dataset to write: a folder that does not exist yet, or a URL (s3://, gs://, az://) where
     /// nothing is stored yet
-    #[cfg_attr(feature = "clap", arg(short, long, value_name = "OUT"))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(short, long, value_name = "OUT", value_parser = arguments::path_or_none(), default_value = "", hide_default_value = true)
+    )]
     pub output: PathBuf,
     /// Whether the output may already exist.
     #[serde(flatten)]

@@ -20,7 +20,7 @@ use crate::convert::options::{BUFFER, Resources};
 use crate::convert::plan::Plan;
 use crate::convert::request::CommandRecord;
 use crate::convert::run;
-use crate::convert::staging::{Claim, Staging, is_begun, recorded};
+use crate::convert::staging::{Claim, Staging, begun_plan, other_begun, recorded};
 use crate::progress::Progress;
 use crate::session::Session;
 
@@ -225,7 +225,7 @@ fn work_here(
 ///
 /// # Errors
 /// If the plan cannot be read. The returned function fails if receipts cannot be listed, or the
-/// conversion was discarded.
+/// conversion was discarded, or another one was begun in its place.
 pub fn state(file: &Path, change_folder: bool) -> Result<impl Fn() -> Result<State>> {
     let opened = Opened::read(file, change_folder)?;
     let all: Vec<(String, usize)> =
@@ -233,10 +233,12 @@ pub fn state(file: &Path, change_folder: bool) -> Result<impl Fn() -> Result<Sta
     let folder = partial(&opened.output);
     Ok(move || {
         let shards = all.len();
-        if !is_begun(&opened.output)? {
-            return match opened.is_done() {
-                true => Ok(State { shards, done: shards, committed: true }),
-                false => Err(opened.nothing_begun()),
+        let begun = begun_plan(&opened.output)?;
+        if begun.as_ref() != Some(&opened.identity) {
+            return match begun {
+                _ if opened.is_done() => Ok(State { shards, done: shards, committed: true }),
+                Some(_) => Err(other_begun(&folder)),
+                None => Err(opened.nothing_begun()),
             };
         }
         let recorded = recorded(&folder)?;

@@ -10,7 +10,7 @@ use hsipack_store::folder::{aside, link_target, partial};
 use hsipack_store::output;
 use hsipack_store::remote::is_url;
 
-use super::plan_file::{A_REPAIR, PLAN, REPAIR, SCRATCH, is_begun, read_plan};
+use super::plan_file::{A_REPAIR, PLAN, REPAIR, SCRATCH, begun_plan, is_begun, read_plan};
 use super::server::{self, Writer};
 
 /// The right to write an output, and the staging folder beside it. Only one process holds it at a
@@ -160,8 +160,7 @@ impl Claim {
     /// # Errors
     /// If its plan cannot be read.
     pub fn plan(&self) -> Result<Option<String>> {
-        let plan = read_plan(&self.folder)?;
-        Ok(plan.and_then(|plan| plan["plan"].as_str().map(str::to_owned)))
+        begun_plan(&self.output)
     }
 
     /// Whether a conversion was begun but not finished.

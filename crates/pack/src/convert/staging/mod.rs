@@ -40,7 +40,7 @@ use walkdir::{DirEntry, WalkDir};
 pub use self::claim::{Begun, Claim};
 use self::claim::{Hold, Right};
 pub(crate) use self::plan_file::is_unfinished;
-pub use self::plan_file::{About, Shards, is_begun, is_there};
+pub use self::plan_file::{About, Shards, begun_plan, is_there, other_begun};
 use self::plan_file::{PLAN, SCRATCH, read_plan};
 use self::receipt::Found;
 use super::request;
@@ -141,9 +141,7 @@ impl Staging {
     /// If another conversion was begun there.
     pub fn of_parts(claim: Claim, plan: &str, append: bool, shards: Shards) -> Result<Self> {
         if claim.plan()?.as_deref() != Some(plan) {
-            return Err(Error::conflict("another conversion than the planned one was begun here")
-                .at(&claim.folder)
-                .with_remedy("check what else writes there, and plan again when it has finished"));
+            return Err(other_begun(&claim.folder));
         }
         if let Right::Lock(_, Hold::Alone) = claim.right {
             output::remove_temporaries(&claim.folder)?;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hsipack_format::Result;
+use hsipack_format::{Error, Result};
 use hsipack_store::folder::partial;
 use hsipack_store::remote::is_url;
 use hsipack_store::{bounded_read, output};
@@ -64,8 +64,24 @@ pub(crate) fn is_unfinished(folder: &Path) -> bool {
 ///
 /// # Errors
 /// If a request to the server fails.
-pub fn is_begun(output: &Path) -> Result<bool> {
+pub(super) fn is_begun(output: &Path) -> Result<bool> {
     output::exists(&partial(output).join(PLAN))
+}
+
+/// The identity of the conversion or repair that was begun at `output` and has not ended.
+///
+/// # Errors
+/// If its plan cannot be read.
+pub fn begun_plan(output: &Path) -> Result<Option<String>> {
+    let plan = read_plan(&partial(output))?;
+    Ok(plan.and_then(|plan| plan["plan"].as_str().map(str::to_owned)))
+}
+
+/// The error that `folder` is of another conversion than the planned one.
+pub fn other_begun(folder: &Path) -> Error {
+    Error::conflict("another conversion than the planned one was begun here")
+        .at(folder)
+        .with_remedy("check what else writes there, and plan again when it has finished")
 }
 
 /// The running work, if it is known.

@@ -190,19 +190,31 @@ impl Columns {
         let class = match class {
             None => column_of(CLASSES),
             Some("") => None,
-            Some(class) => {
-                Some(head.iter().position(|name| name.trim() == class).ok_or_else(|| {
-                    Error::not_found(format!("the table has no column {class:?}")).with_remedy(
-                        format!(
-                            "its columns: {}",
-                            head.iter().take(20).collect::<Vec<_>>().join(", ")
-                        ),
-                    )
-                })?)
-            }
+            Some(class) => Some(column_called(class, head)?),
         };
         let picture = column_of(PICTURES).filter(|column| Some(*column) != class);
+        let used = [corners, sides].into_iter().flatten().flatten().chain(class).chain(picture);
+        used.map(|column| &names[column]).try_for_each(|name| refuse_repeated(name, &names))?;
         Ok(Self { corners, sides, class, picture })
+    }
+}
+
+/// The column of the classes that the user names.
+fn column_called(class: &str, head: &StringRecord) -> Result<usize> {
+    head.iter().position(|name| name.trim() == class).ok_or_else(|| {
+        Error::not_found(format!("the table has no column {class:?}")).with_remedy(format!(
+            "its columns: {}",
+            head.iter().take(20).collect::<Vec<_>>().join(", ")
+        ))
+    })
+}
+
+/// Refuses several columns with the name of one that is read.
+fn refuse_repeated(name: &str, names: &[String]) -> Result<()> {
+    match names.iter().filter(|other| *other == name).count() {
+        ..=1 => Ok(()),
+        count => Err(Error::malformed(format!("{count} columns are called `{name}`"))
+            .with_remedy("keep one of them, or rename one")),
     }
 }
 
@@ -354,6 +366,9 @@ mod tests {
         for (text, expected) in [
             ("", "no columns of boxes"),
             ("a,b\n1,2\n", "its columns: a, b"),
+            ("x,y,x,w,h\n1,2,3,4,5\n", "2 columns are called `x`"),
+            ("file,x,y,w,h,File\na,1,2,3,4,b\n", "2 columns are called `file`"),
+            ("x,y,w,h,label,label\n1,2,3,4,a,b\n", "2 columns are called `label`"),
             ("x,y,w,h\n1,2,3,z\n", "line 2: \"z\" is not a number"),
             ("x,y,w,h\n1,2,3\n", "cannot read the table"),
             ("x,y,w,h,label\n1,2,3,4,\n", "line 2: the box has no class"),
@@ -367,6 +382,10 @@ mod tests {
             let error = of_text(text, None).unwrap_err();
             assert!(error.what().contains(expected) && error.remedy().is_some(), "{error}");
         }
+        let twice = "x,y,w,h,kind,kind,note,note\n";
+        assert!(of_text(twice, Some("kind")).unwrap_err().what().contains("called `kind`"));
+        // Columns that nobody needs may be there twice.
+        of_text(twice, None).unwrap();
         assert!(of_text("x,y,w,h\n", Some("kind")).unwrap_err().what().contains("\"kind\""));
     }
 }
