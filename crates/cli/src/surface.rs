@@ -89,7 +89,7 @@ fn means_else(command: &str, option: Opt) -> bool {
     match option {
         // Here --mask names packed masks; `Opt::Mask` is the paths of masks to pack.
         Opt::Mask => {
-            matches!(command, "read" | "preview" | "export" | "diagnose" | "spectra" | "split")
+            matches!(command, "read" | "preview" | "export" | "diagnose" | "spectra")
         }
         Opt::Masks => command == "convert",
         _ => false,

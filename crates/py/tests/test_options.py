@@ -532,6 +532,7 @@ PACKING: list[tuple[dict[str, Any], str]] = [
     ({"mask": "m/{stem}.png", "mask_fill": -1}, "mask_fill=-1"),
     ({"mask": "m/{stem}.png", "mask_fill": 70000}, "mask_fill=70000"),
     ({"bands": [True] * BANDS}, r"np.flatnonzero\(mask\)"),
+    ({"bands": "0-2"}, r"give a list of numbers of bands\)"),
     ({"bands": slice(0, 3)}, "list"),
     ({"bands": [-1]}, "bands=-1"),
     ({"bands": ["red"]}, "bands='red'"),

@@ -152,6 +152,32 @@ def test_it_goes_on_after_an_error(tmp_path: Path) -> None:
     check(path)
 
 
+def test_it_goes_on_with_the_same_cubes_only(tmp_path: Path) -> None:
+    path = tmp_path / "packed"
+
+    def failing() -> Iterator[Any]:
+        yield from all_of(7)
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        hsipack.pack(failing(), path, scratch_size=30_000)
+    first, *others = all_of()
+    name, array, more = first
+    changed: list[Any] = [
+        (name, array + 1, more),
+        (name, array[:, ::-1], more),
+        (name, array, more | {"label": "another"}),
+    ]
+    for another in changed:
+        with pytest.raises(hsipack.ConflictError, match="not the one that was packed before"):
+            hsipack.pack([another, *others], path, resume=True)
+    with pytest.raises(hsipack.ConflictError, match=f"did not come again: {name!r}"):
+        hsipack.pack(others, path, resume=True)
+    assert hsipack.pack(all_of(), path, resume=True).cubes == CUBES
+    assert below(tmp_path) == ["packed"]
+    check(path)
+
+
 def test_nothing_is_left_where_nothing_was_packed(tmp_path: Path) -> None:
     wrong = [given(0), ("a", np.zeros((2, 3)))]
     with pytest.raises(hsipack.ConflictError, match=r"cube 'a' has the shape \(2, 3\)"):

@@ -98,7 +98,7 @@ fn print(report: &Report) {
     if !report.damaged_samples.is_empty() {
         say!("  damaged samples: {}", shorten(&report.damaged_samples));
         say!(
-            "  `hsipack repair {}` makes their chunks again from the sources",
+            "  `hsipack repair {}` makes their chunks again from the sources, as far as these have them",
             report.dataset.display()
         );
     }

@@ -384,6 +384,7 @@ def test_what_cannot_be_split_is_refused(hsipack: Hsipack, packed: Path, tmp_pat
         (["--mask", "no", *good], "has no mask no (its masks are: gt)"),
         (["--mask", "gt", *good, "--ignore", "0-9"], "no pixel of mask gt has a label"),
         (["--mask", "gt", *good, "--block", 4], "leave out --block, or pass --by blocks"),
+        (["--mask", "gt", "--by", "samples", "--shares", SHARES], "(leave out --mask)"),
         (["--mask", "gt", *good, "--name", "a/b"], "cannot be the name of a mask"),
         (["--mask", "gt", "--by", "pixels", "--shares", "a=0.7,b=0.7"], "more than 1"),
         (["--mask", "gt", "--by", "pixels", "--shares", "a=0.5,b=0.5,c=rest"], "left for c"),

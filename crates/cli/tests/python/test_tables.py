@@ -261,6 +261,20 @@ def test_lists_name_cubes_by_names_stems_and_paths(hsipack: Hsipack, tmp_path: P
     assert "no list of --split has b/cube_003" in check_refusal(done, tmp_path)
 
 
+def test_a_list_counts_more_than_a_table_and_a_note_says_so(
+    hsipack: Hsipack, tmp_path: Path
+) -> None:
+    write_cubes(tmp_path / "in", 3)
+    (tmp_path / "t.csv").write_text("name,split\ncube_000,val\ncube_001,train\ncube_002,val\n")
+    (tmp_path / "train.txt").write_text("cube_000\ncube_001\n")
+    out = tmp_path / "out.hsipack"
+    words = ("--table", tmp_path / "t.csv", "--split", f"train={tmp_path}/train.txt")
+    report = hsipack.convert(tmp_path / "in", *words, out=out)
+    assert [line["split"] for line in samples(out)] == ["train", "train", "val"]
+    note = "one cube has another split in a table than in the lists, which count: cube_000"
+    assert note in report["notes"]
+
+
 def test_folds_are_columns(hsipack: Hsipack, tmp_path: Path) -> None:
     write_cubes(tmp_path / "in", 2)
     folds = [{"train": ["cube_000"], "val": ["cube_001"]}, {"train": ["cube_001"], "val": []}]

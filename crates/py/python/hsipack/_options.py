@@ -275,7 +275,7 @@ def indices(
             return list(range(*value.indices(length)))
         except TypeError:
             raise wrong_type(name, value, "give a slice of whole numbers") from None
-    given = elements(name, value, things)
+    given = elements(name, value, things, masks=True)
     if given and all(_is_bool(one) for one in given):
         return _of_mask(name, given, length, things, where, at)
     places = [_place(name, one, things) for one in given]
@@ -300,9 +300,12 @@ def depends_on_length(value: object) -> bool:
     return isinstance(value, Sequence) and any(_is_bool(one) for one in value)
 
 
-def elements(name: str, value: object, things: str) -> list[Any]:
-    """The numbers or booleans of a list, or of an array or tensor with one axis."""
-    remedy = f"give a list of numbers of {things}, or of booleans, one for each"
+def elements(name: str, value: object, things: str, masks: bool = False) -> list[Any]:
+    """The numbers or, if masks may be given, booleans of a list, or of an array or tensor with one
+    axis.
+    """
+    booleans = ", or of booleans, one for each" if masks else ""
+    remedy = f"give a list of numbers of {things}{booleans}"
     if _torch.is_tensor(value):
         value = value.detach().cpu().numpy()
     if hasattr(value, "dtype") and hasattr(value, "__array__"):

@@ -7,6 +7,7 @@ import dataclasses
 import fcntl
 import hashlib
 import itertools
+import json
 import os
 import shutil
 import sys
@@ -114,7 +115,8 @@ def pack(
 
             Masked values of a masked array become NaN.
         output: the dataset to write: a folder that does not exist yet.
-        resume: continue an interrupted call with the same options.
+        resume: continue an interrupted call with the same options and cubes. Cubes that were packed
+            and are now others, or do not come again, are an error.
         append: add the cubes to an existing dataset, some at a time. After an interruption, the
             cubes that were already added remain.
         mask_fill: class id for cubes that lack a mask that the first cube has. If ``None``, a
@@ -268,6 +270,8 @@ class _Work:
         # Names that must not come again, and names of cubes that are packed already.
         self._names: set[str] = set()
         self._before: set[str] = set()
+        # By name of a cube that an interrupted call took, what it was like.
+        self._digests: dict[str, str] = {}
 
     def __enter__(self) -> _Work:
         output, folder = self._output, self._folder
@@ -310,6 +314,8 @@ class _Work:
             if self._dataset.exists():
                 names = set(dataset.open(self._dataset).samples.column("name"))
                 self._names, self._before = (names, set()) if self._append else (set(), names)
+            with _as_file_error(folder):
+                self._digests = self._taken_before()
         except BaseException:
             self.__exit__(*sys.exc_info())
             raise
@@ -341,6 +347,7 @@ class _Work:
             # Raise an error of the other thread at once.
             self._collect(wait=False)
             self._taken += cube.array.nbytes
+            self._compare(cube)
             if cube.name not in self._before:
                 group.arrays.append(self._write(group, cube))
                 group.bytes += cube.array.nbytes
@@ -352,6 +359,29 @@ class _Work:
                 group = self._group()
         self._pack(group)
         self._collect(wait=True)
+
+    def _taken_before(self) -> dict[str, str]:
+        """Reads the digests of cubes that an interrupted call took."""
+        if not self._before or not (self._folder / "taken").exists():
+            return {}
+        # The last line may be cut off.
+        lines = (self._folder / "taken").read_text().split("\n")[:-1]
+        return {name: digest for name, digest in map(json.loads, lines) if name in self._before}
+
+    def _compare(self, cube: Cube) -> None:
+        """Notes what a cube is like. Refuses one that is unlike the packed one of its name."""
+        if self._append:
+            return
+        digest = cube.digest()
+        if self._digests.get(cube.name, digest) != digest:
+            raise ConflictError(
+                f"cube {cube.name!r} is not the one that was packed before the interruption",
+                path=str(self._folder),
+                remedy="give the same cubes again, or delete this folder to begin again",
+            )
+        if cube.name not in self._before:
+            with _as_file_error(self._folder), (self._folder / "taken").open("a") as taken:
+                taken.write(json.dumps([cube.name, digest]) + "\n")
 
     def _group(self) -> _Group:
         folder = self._scratch / f"{next(self._numbers):06}"
@@ -500,6 +530,13 @@ class _Work:
         """Moves the dataset to its place."""
         if not self._names:
             raise ConflictError("no cube was given", remedy="give at least one")
+        if lacking := sorted(self._before - self._names):
+            count = "a cube" if len(lacking) == 1 else f"{len(lacking)} cubes"
+            raise ConflictError(
+                f"{count} of the interrupted call did not come again: {lacking[0]!r}",
+                path=str(self._folder),
+                remedy="give all cubes again, or delete this folder to begin again",
+            )
         if not self._append:
             with _as_file_error(self._output):
                 self._dataset.rename(self._output)

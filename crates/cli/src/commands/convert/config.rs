@@ -51,8 +51,10 @@ pub(super) fn merge_with(
         // The command line was parsed before, so only options of the file can be wrong.
         matches = parse(with(&words)).map_err(|error| {
             let text = error.to_string();
-            let first = text.lines().next().unwrap_or_default();
-            Error::conflict(first.trim_start_matches("error: ").to_owned())
+            // An empty line separates tips and the usage from the error.
+            let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+            let what = lines.collect::<Vec<_>>().join(" ");
+            Error::conflict(what.trim_start_matches("error: ").to_owned())
                 .at(&file.path)
                 .with_remedy("see `hsipack convert --help` for what the option takes")
         })?;
@@ -193,6 +195,7 @@ mod tests {
             ("codek = 1", "codek is not an option"),
             ("resume = true", "resume is not an option"),
             ("level = 12", "12"),
+            ("mask-fill = 0", "required arguments were not provided: --mask"),
             ("codec = true", "codec has the type boolean"),
             ("raw-values = 1", "raw-values has the type integer"),
             ("level", "line 1 is not TOML"),

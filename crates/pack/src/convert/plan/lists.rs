@@ -41,6 +41,8 @@ pub(crate) fn assign(lists: &[NameList], inputs: &mut [Input]) -> Result<Listed>
         }
     }
     let mut files: HashMap<(usize, &str), &NameList> = HashMap::new();
+    // Inputs of which a table says something else.
+    let mut contradicted = BTreeSet::new();
     for list in lists {
         let mut unmatched = Vec::new();
         let (names, note) = places.names_of(list, inputs);
@@ -58,6 +60,11 @@ pub(crate) fn assign(lists: &[NameList], inputs: &mut [Input]) -> Result<Listed>
                     return Err(two_lists(&inputs[input], other, list));
                 }
                 let value = list.split.as_deref().map_or(Value::Bool(true), Value::from);
+                let is_of_table =
+                    |before: &Value| list.split.is_some() && !before.is_null() && *before != value;
+                if inputs[input].columns.get(&list.column).is_some_and(is_of_table) {
+                    contradicted.insert(input);
+                }
                 inputs[input].columns.insert(list.column.clone(), value);
             }
         }
@@ -78,6 +85,14 @@ pub(crate) fn assign(lists: &[NameList], inputs: &mut [Input]) -> Result<Listed>
                 listed.notes.push(note);
             }
         }
+    }
+    if let Some(first) = contradicted.first() {
+        let (name, count) = (name_of(&inputs[*first]), contradicted.len());
+        let cubes = if count == 1 { "one cube has" } else { "cubes have" };
+        let count = if count == 1 { String::new() } else { format!("{count} ") };
+        listed.notes.push(format!(
+            "{count}{cubes} another split in a table than in the lists, which count: {name}"
+        ));
     }
     Ok(listed)
 }
