@@ -56,6 +56,44 @@ impl BandStatistics {
 }
 
 impl BandStatistics {
+    /// The statistics of all values together. There is at least one part, and all have as many
+    /// bands.
+    #[must_use]
+    pub fn together(parts: &[Self]) -> Self {
+        if let [one] = parts {
+            return one.clone();
+        }
+        let bands = 0..parts[0].count.len();
+        let sums = |of: fn(&Self) -> &Vec<u64>| -> Vec<u64> {
+            bands.clone().map(|band| parts.iter().map(|part| of(part)[band]).sum()).collect()
+        };
+        // Parts without finite values have NaN here.
+        let ends = |of: fn(&Self) -> &Vec<f64>, end: fn(f64, f64) -> f64| -> Vec<f64> {
+            let of_band = |band: usize| parts.iter().map(|part| of(part)[band]).fold(f64::NAN, end);
+            bands.clone().map(of_band).collect()
+        };
+        let moments = bands.clone().map(|band| {
+            let filled = parts.iter().filter(|part| part.count[band] > 0);
+            let filled =
+                filled.map(|part| (part.count[band] as f64, part.mean[band], part.std[band]));
+            let count: f64 = filled.clone().map(|(count, ..)| count).sum();
+            let mean = filled.clone().map(|(count, mean, _)| count * mean).sum::<f64>() / count;
+            let squares =
+                filled.map(|(count, own, std)| count * (std * std + (own - mean).powi(2)));
+            (mean, (squares.sum::<f64>() / count).sqrt())
+        });
+        let (mean, std) = moments.unzip();
+        Self {
+            count: sums(|part| &part.count),
+            min: ends(|part| &part.min, f64::min),
+            max: ends(|part| &part.max, f64::max),
+            mean,
+            std,
+            nan: sums(|part| &part.nan),
+            inf: sums(|part| &part.inf),
+        }
+    }
+
     /// The statistics of the values × `factor` + `offset`.
     #[must_use]
     pub fn scaled(mut self, factor: f64, offset: f64) -> Self {
@@ -78,4 +116,38 @@ pub fn list<'a>(group: Option<&'a Value>, key: &str, bands: usize) -> Result<&'a
     let list = list.filter(|list| list.len() == bands);
     list.map(Vec::as_slice)
         .ok_or_else(|| Error::damaged(format!("the statistics' {key} does not list {bands} bands")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(values: &[f64]) -> BandStatistics {
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
+        let end = |end: fn(f64, f64) -> f64| vec![values.iter().copied().fold(f64::NAN, end)];
+        BandStatistics {
+            count: vec![values.len() as u64],
+            min: end(f64::min),
+            max: end(f64::max),
+            mean: vec![mean],
+            std: vec![variance.sqrt()],
+            nan: vec![1],
+            inf: vec![0],
+        }
+    }
+
+    #[test]
+    fn parts_together_are_all_their_values() {
+        let all = [3.0, -1.0, 4.5, 9.0, 2.0, 2.0];
+        let parts = [of(&all[..1]), of(&[]), of(&all[1..4]), of(&all[4..])];
+        let (together, want) = (BandStatistics::together(&parts), of(&all));
+        assert_eq!((&together.count, &together.nan), (&vec![6], &vec![4]));
+        assert_eq!((&together.min, &together.max), (&want.min, &want.max));
+        assert!((together.mean[0] - want.mean[0]).abs() < 1e-12);
+        assert!((together.std[0] - want.std[0]).abs() < 1e-12);
+        assert_eq!(BandStatistics::together(std::slice::from_ref(&want)), want);
+        assert!(BandStatistics::together(&[of(&[]), of(&[])]).mean[0].is_nan());
+    }
 }

@@ -328,17 +328,12 @@ impl Stack {
         let (mean, std) = match &options.normalization {
             Normalization::Standardize => {
                 let figures;
-                (stack.split, figures) = statistics(member, number)?;
-                let (scale, offset) = if options.physical { (scale, offset) } else { (1.0, 0.0) };
-                let bands = member.options.bands.as_deref();
-                let chosen = |all: &[f64], figure: &dyn Fn(f64) -> f64| match bands {
-                    Some(bands) => bands.iter().map(|band| figure(all[*band])).collect(),
-                    None => all.iter().copied().map(figure).collect::<Vec<_>>(),
+                (stack.split, figures) = statistics(member, options, number)?;
+                let chosen = |all: Vec<f64>| match &member.options.bands {
+                    Some(bands) => bands.iter().map(|band| all[*band]).collect(),
+                    None => all,
                 };
-                (
-                    chosen(&figures.mean, &|mean| mean * scale + offset),
-                    chosen(&figures.std, &|std| std * scale.abs()),
-                )
+                (chosen(figures.mean), chosen(figures.std))
             }
             Normalization::StandardizeBy { mean, std } => (
                 stack.figures(member, number, "mean", mean)?,
@@ -476,20 +471,48 @@ fn good_bands(member: &Member, number: usize) -> Vec<bool> {
 }
 
 /// The statistics that a stack is standardised by, and their split; `None` if they are of all
-/// samples.
-fn statistics(member: &Member, number: usize) -> Result<(Option<String>, BandStatistics)> {
+/// samples. They are those of all stacks of the dataset with the same bands: cubes of another size
+/// are values of the same kind.
+fn statistics(
+    member: &Member,
+    options: &DeviceOptions,
+    number: usize,
+) -> Result<(Option<String>, BandStatistics)> {
     let dataset = &member.dataset;
-    let mut splits = dataset.split_statistics(number).into_iter();
-    if let Some((split, figures)) = splits.find(|(split, _)| is_train(split)) {
-        return Ok((Some(split), figures));
+    let scaling = |stack: usize| match options.physical {
+        true => (dataset.scale_factor(stack), dataset.add_offset(stack)),
+        false => (1.0, 0.0),
+    };
+    let stack = &dataset.stacks()[number];
+    let is_alike = |other: &usize| {
+        // Stored numbers mean the same only if they are scaled in the same way.
+        let meaning = |stack: usize| (dataset.scale_factor(stack), dataset.add_offset(stack));
+        let theirs = &dataset.stacks()[*other];
+        theirs.image.shape().bands == stack.image.shape().bands
+            && theirs.wavelength == stack.wavelength
+            && (options.physical || meaning(*other) == meaning(number))
+    };
+    let alike: Vec<usize> = (0..dataset.stacks().len()).filter(is_alike).collect();
+    let scaled = |stack: usize, figures: BandStatistics| {
+        let (scale, offset) = scaling(stack);
+        if (scale, offset) == (1.0, 0.0) { figures } else { figures.scaled(scale, offset) }
+    };
+    let of_train = alike.iter().filter_map(|stack| {
+        let mut splits = dataset.split_statistics(*stack).into_iter();
+        let (split, figures) = splits.find(|(split, _)| is_train(split))?;
+        Some((split, scaled(*stack, figures)))
+    });
+    let (mut splits, of_train): (Vec<String>, Vec<BandStatistics>) = of_train.unzip();
+    if !of_train.is_empty() {
+        return Ok((Some(splits.swap_remove(0)), BandStatistics::together(&of_train)));
     }
-    let all = dataset.statistics(number).ok_or_else(|| {
-        let name = &dataset.stacks()[number].name;
-        Error::unsupported(format!("stack {name} records no statistics"))
+    if dataset.statistics(number).is_none() {
+        return Err(Error::unsupported(format!("stack {} records no statistics", stack.name))
             .at(dataset.path())
-            .with_remedy(remedy!["pack it with ", Command::Convert, ", or normalise otherwise"])
-    })?;
-    Ok((None, all))
+            .with_remedy(remedy!["pack it with ", Command::Convert, ", or normalise otherwise"]));
+    }
+    let of_all = alike.iter().filter_map(|stack| Some(scaled(*stack, dataset.statistics(*stack)?)));
+    Ok((None, BandStatistics::together(&of_all.collect::<Vec<_>>())))
 }
 
 impl Mask {

@@ -110,9 +110,9 @@ pub enum Normalization {
     #[default]
     None,
     /// Every band minus its mean, divided by its standard deviation, as recorded when the stack was
-    /// packed. These are the statistics of the stack's samples in the split `train` (or `training`)
-    /// if it has one, otherwise of all its samples. Bands without spread are not divided. Bands
-    /// without statistics stay as they are.
+    /// packed. These are the statistics of the samples in the split `train` (or `training`) if there
+    /// are any, otherwise of all samples, of all stacks with the same bands. Bands without spread
+    /// are not divided. Bands without statistics stay as they are.
     Standardize,
     /// The same with these numbers, in the units that [`physical`](DeviceOptions::physical) says,
     /// one for each band that is read. A band whose number is NaN stays as it is.
@@ -161,7 +161,8 @@ impl DeviceOptions {
     /// these options.
     pub fn integers(&self, form: Integers) -> Integers {
         let float = match self.image {
-            ElementType::F16 => FloatType::F16,
+            // What is computed is rounded once, afterwards.
+            ElementType::F16 if self.normalization == Normalization::None => FloatType::F16,
             image if image.is_float() => FloatType::F32,
             _ => return Integers::Stored,
         };

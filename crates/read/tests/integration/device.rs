@@ -45,8 +45,27 @@ fn spectrum(
         (0..5).map(|band| value(item.sample, row, column, band) * scale + offset).collect();
     let norm = match options.normalization {
         Normalization::Standardize => {
-            let mean = [1.5, 2.0, 3.0, f64::NAN, 5.0].map(|mean| mean * scale + offset);
-            let std = [2.0, 0.0, 0.5 * factor, 0.0, 4.0].map(|std| std * scale);
+            let mean = [1.5, 2.0, 3.0, f64::NAN, 5.0];
+            let std = |factor: f64| [2.0, 0.0, 0.5 * factor, 0.0, 4.0];
+            let (mean, std) = match options.physical {
+                false => (mean, std(factor)),
+                // Those of both stacks together, which have as many values each.
+                true => {
+                    let means = [1.0, 2.0].map(|of| mean.map(|mean| mean * SCALE * of + OFFSET));
+                    let stds = [1.0, 2.0].map(|of| std(of).map(|std| std * SCALE * of));
+                    let both = |of: [[f64; 5]; 2]| {
+                        std::array::from_fn::<_, 5, _>(|band| (of[0][band] + of[1][band]) / 2.0)
+                    };
+                    let squares = both(stds.map(|std| std.map(|std| std * std)));
+                    let mut std = [0.0; 5];
+                    for band in 0..5 {
+                        let apart = (means[0][band] - means[1][band]) / 2.0;
+                        let variance = squares[band] + apart * apart;
+                        std[band] = if variance.is_nan() { 0.0 } else { variance.sqrt() };
+                    }
+                    (both(means), std)
+                }
+            };
             for band in 0..5 {
                 let mean = if mean[band].is_nan() { 0.0 } else { mean[band] };
                 let std = if std[band] == 0.0 { 1.0 } else { std[band] };

@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -29,6 +29,9 @@ use super::buffer::PAGE;
 pub(super) struct PagePrefetcher {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// The process that started the threads; 0 before. Forked children have none of its threads, and
+    /// its locks may be held for ever in them.
+    process: AtomicU32,
 }
 
 #[derive(Debug, Default)]
@@ -68,6 +71,9 @@ const SPANS: usize = 1024;
 impl PagePrefetcher {
     /// Requests a span of a file.
     pub(super) fn ask(&self, path: &Arc<Path>, span: Range<u64>) {
+        if self.is_forked() {
+            return;
+        }
         let mut queue = self.shared.lock();
         if queue.broken {
             return;
@@ -89,7 +95,7 @@ impl PagePrefetcher {
 
     /// Waits until all requested bytes of `span` were read ahead.
     pub(super) fn wait_for(&self, path: &Arc<Path>, span: &Range<u64>) {
-        if self.shared.pending.load(Ordering::Acquire) == 0 {
+        if self.shared.pending.load(Ordering::Acquire) == 0 || self.is_forked() {
             return;
         }
         let mut queue = self.shared.lock();
@@ -99,7 +105,14 @@ impl PagePrefetcher {
         }
     }
 
+    /// Whether this is a forked child of the process that started the threads.
+    fn is_forked(&self) -> bool {
+        let process = self.process.load(Ordering::Relaxed);
+        process != 0 && process != std::process::id()
+    }
+
     fn start(&self) {
+        self.process.store(std::process::id(), Ordering::Relaxed);
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for number in threads.len()..THREADS {
             let shared = self.shared.clone();
@@ -120,6 +133,10 @@ impl PagePrefetcher {
 
 impl Drop for PagePrefetcher {
     fn drop(&mut self) {
+        if self.is_forked() {
+            // A join would wait for ever.
+            return std::mem::forget(std::mem::take(&mut self.threads));
+        }
         self.shared.lock().closed = true;
         self.shared.more.notify_all();
         for thread in self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
