@@ -208,6 +208,23 @@ def test_cubes_that_no_file_lists(hsipack: Hsipack, tmp_path: Path) -> None:
     assert "its pictures: x.jpg" in message
 
 
+def test_a_table_of_several_cubes_names_their_pictures(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 2, (*SHAPE, 2))
+    table = tmp_path / "boxes.csv"
+    rows = "LabelName,XMin,XMax,YMin,YMax\ncube_000,leaf,1,5,2,4\ncube_001,stem,3,9,6,8\n"
+    table.write_text(f"ImageID,{rows}")
+    hsipack.convert(tmp_path / "in", "--boxes", table, out=tmp_path / "out")
+    assert [one["boxes"] for one in samples(tmp_path / "out")] == [[[1, 2, 5, 4]], [[3, 6, 9, 8]]]
+    assert [one["box_labels"] for one in samples(tmp_path / "out")] == [["leaf"], ["stem"]]
+    table.write_text(f"scan,{rows}")
+    words = ["--boxes", table]
+    message = hsipack.refuse(tmp_path / "in", *words, out=tmp_path / "no", names=table)
+    assert "the table of 2 cubes; its columns: scan, LabelName, XMin" in message
+    assert "`image`" in message
+    hsipack.convert(tmp_path / "in" / "cube_000.npy", *words, out=tmp_path / "one")
+    assert len(samples(tmp_path / "one")[0]["boxes"]) == 2
+
+
 @pytest.mark.parametrize(
     ("box", "what"),
     [

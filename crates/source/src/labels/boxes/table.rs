@@ -15,7 +15,7 @@ use hsipack_format::{Error, Result, text};
 use hsipack_store::bounded_read;
 
 use super::super::cube_names::Entries;
-use super::{Boxes, CubeOfBoxes, Label, wrong};
+use super::{Boxes, CubeOfBoxes, Label, Pictures, wrong};
 
 /// Tables of some million boxes are smaller.
 const MAX_BYTES: u64 = 256 << 20;
@@ -40,6 +40,9 @@ const CLASSES: &[&str] = &[
     "class_name",
     "category_name",
     "label_name",
+    "classname",
+    "categoryname",
+    "labelname",
     "class_id",
     "category_id",
     "label_id",
@@ -51,10 +54,20 @@ const PICTURES: &[&str] = &[
     "image",
     "image_name",
     "image_path",
+    "image_file",
+    "image_filename",
+    "imagename",
+    "imagepath",
     "path",
+    "file_path",
+    "filepath",
     "img",
+    "img_name",
+    "img_path",
+    "img_id",
     "picture",
     "image_id",
+    "imageid",
     "name",
     "sample",
 ];
@@ -64,6 +77,8 @@ const ROUNDING: f64 = 0.1;
 /// A table that was read.
 #[derive(Debug, Default)]
 struct Table {
+    /// The names of its columns.
+    columns: Vec<String>,
     /// The pictures, unless the table is of one.
     entries: Option<Entries>,
     rows: Vec<Row>,
@@ -104,14 +119,17 @@ pub(super) fn read(path: &Path, class: Option<&str>, cube: CubeOfBoxes<'_>) -> R
     Ok(boxes)
 }
 
-/// The names of the pictures in a table of several; `None` if it is of one.
+/// The pictures of a table.
 ///
 /// # Errors
 /// If the table cannot be read.
-pub(super) fn pictures(path: &Path) -> Result<Option<Vec<String>>> {
+pub(super) fn pictures(path: &Path) -> Result<Pictures> {
     // Which column says the class does not change the pictures.
-    let head = table(path, Some(""))?;
-    Ok(head.entries.map(|entries| entries.names().to_vec()))
+    let table = table(path, Some(""))?;
+    Ok(match table.entries {
+        Some(entries) => Pictures::Named(entries.names().to_vec()),
+        None => Pictures::NotNamed { columns: table.columns },
+    })
 }
 
 /// A table, and what its file was when it was read.
@@ -166,7 +184,8 @@ struct Columns {
 
 impl Columns {
     fn of(head: &StringRecord, class: Option<&str>) -> Result<Self> {
-        let names: Vec<String> = head.iter().map(|name| name.trim().to_lowercase()).collect();
+        let usual = |name: &str| name.trim().to_lowercase().replace([' ', '-'], "_");
+        let names: Vec<String> = head.iter().map(usual).collect();
         let column_of = |wanted: &[&str]| {
             wanted.iter().find_map(|wanted| names.iter().position(|name| name == wanted))
         };
@@ -230,8 +249,9 @@ fn of_text(text: &str, class: Option<&str>) -> Result<Table> {
         Error::malformed(format!("cannot read the table: {error}"))
             .with_remedy("save it as CSV again")
     };
-    let columns = Columns::of(reader.headers().map_err(unreadable)?, class)?;
-    let mut table = Table::default();
+    let head = reader.headers().map_err(unreadable)?;
+    let columns = Columns::of(head, class)?;
+    let mut table = Table { columns: head.iter().map(str::to_owned).collect(), ..Table::default() };
     let (mut names, mut places) = (Vec::new(), std::collections::HashMap::new());
     for record in reader.records() {
         let record = record.map_err(unreadable)?;
@@ -359,6 +379,12 @@ mod tests {
         assert_eq!(table.entries.unwrap().names(), ["a.png", "b.png"]);
         assert_eq!(table.of_pictures, [vec![0, 2], vec![1]]);
         assert_eq!(table.rows[1].corners, None);
+        for column in ["ImageID", "image_id", "Image Name", "filename", "file-name", "filepath"] {
+            let text = format!("{column},LabelName,XMin,YMin,XMax,YMax\na,leaf,1,2,3,4\n");
+            let table = of_text(&text, None).unwrap();
+            assert_eq!(table.entries.unwrap().names(), ["a"], "{column}");
+            assert_eq!(table.rows[0].label, Label::Name("leaf".to_owned()));
+        }
     }
 
     #[test]
