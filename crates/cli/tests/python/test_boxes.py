@@ -247,6 +247,21 @@ def test_wrong_boxes_are_refused(
     assert "line 3" in message
 
 
+def test_tables_for_pictures_of_another_size_are_refused(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 1, (*SHAPE, 2))
+    file = tmp_path / "boxes.csv"
+    head = "filename,width,height,class,xmin,ymin,xmax,ymax"
+    file.write_text(f"{head}\ncube_000.jpg,60,40,leaf,1,2,5,4\n")
+    hsipack.convert(tmp_path / "in", "--boxes", file, out=tmp_path / "out")
+    for row, what in [
+        ("640,480,leaf,1,2,5,4", "of 480x640 pixels (rows x columns), but the cube has 40x60"),
+        ("60,40,leaf,0.1,0.2,0.5,1", "in fractions of the picture"),
+    ]:
+        file.write_text(f"{head}\ncube_000.jpg,{row}\n")
+        message = hsipack.refuse(tmp_path / "in", "--boxes", file, out=tmp_path / "no", names=file)
+        assert what in message
+
+
 def test_boxes_partly_outside_are_kept(hsipack: Hsipack, tmp_path: Path) -> None:
     write_cubes(tmp_path / "in", 1, (*SHAPE, 2))
     box = [-3.5, -2, 99, 0.25]
