@@ -141,6 +141,8 @@ pub struct CubeInfo {
     /// Whether the file knows its classes only by name, so that ids are merely places in
     /// `class_names`. Class 0 is what no label covers.
     pub has_named_classes: bool,
+    /// Whether it is a mask of features on a map, none of which touches the cube.
+    pub misses_cube: bool,
     /// The order of the axes of its array, if it is an array of which a file says the order.
     pub axes: Option<AxisOrder>,
     /// Where the pixels lie on Earth.
@@ -179,6 +181,7 @@ impl CubeInfo {
             class_names: None,
             class_colors: Vec::new(),
             has_named_classes: false,
+            misses_cube: false,
             axes: None,
             geo: None,
             notes: Vec::new(),

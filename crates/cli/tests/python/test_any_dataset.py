@@ -692,6 +692,31 @@ def test_bands_with_other_markers_of_missing_values_are_refused(
     assert "give the folder" in message
 
 
+def test_bands_of_different_places_are_refused(hsipack: Hsipack, tmp_path: Path) -> None:
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    page = np.ones((ROWS, COLUMNS), np.int16)
+
+    def write(band: int, x: float, epsg: int = 32632) -> None:
+        keys = (1, 1, 0, 2, 1024, 0, 1, 1, 3072, 0, 1, epsg)
+        tags = [
+            (33550, "d", 3, (30.0, 30.0, 0.0), True),
+            (33922, "d", 6, (0.0, 0.0, 0.0, x, 5e6, 0.0), True),
+            (34735, "H", len(keys), keys, True),
+        ]
+        tifffile.imwrite(folder / f"s_{band}.tif", page, metadata=None, extratags=tags)
+
+    words = (folder, "--bands-from", "s_{band}.tif")
+    write(1, 5e5)
+    for x, epsg in [(5e5 + 600, 32632), (5e5, 32633)]:
+        write(2, x, epsg)
+        message = hsipack.refuse(*words, out=out, names=folder / "s_2.tif")
+        assert "this band lies elsewhere on Earth than s_1.tif" in message
+    write(2, 5e5 + 0.001)
+    hsipack.convert(*words, out=out)
+    assert len(packed(out)) == 1
+
+
 def test_texts_of_stars_tell_cubes_apart(hsipack: Hsipack, tmp_path: Path) -> None:
     out = tmp_path / "out"
     page = np.ones((ROWS, COLUMNS), np.uint8)

@@ -208,6 +208,23 @@ def test_cubes_that_no_file_lists(hsipack: Hsipack, tmp_path: Path) -> None:
     assert "its pictures: x.jpg" in message
 
 
+def test_a_table_of_several_cubes_names_their_pictures(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 2, (*SHAPE, 2))
+    table = tmp_path / "boxes.csv"
+    rows = "LabelName,XMin,XMax,YMin,YMax\ncube_000,leaf,1,5,2,4\ncube_001,stem,3,9,6,8\n"
+    table.write_text(f"ImageID,{rows}")
+    hsipack.convert(tmp_path / "in", "--boxes", table, out=tmp_path / "out")
+    assert [one["boxes"] for one in samples(tmp_path / "out")] == [[[1, 2, 5, 4]], [[3, 6, 9, 8]]]
+    assert [one["box_labels"] for one in samples(tmp_path / "out")] == [["leaf"], ["stem"]]
+    table.write_text(f"scan,{rows}")
+    words = ["--boxes", table]
+    message = hsipack.refuse(tmp_path / "in", *words, out=tmp_path / "no", names=table)
+    assert "the table of 2 cubes; its columns: scan, LabelName, XMin" in message
+    assert "`image`" in message
+    hsipack.convert(tmp_path / "in" / "cube_000.npy", *words, out=tmp_path / "one")
+    assert len(samples(tmp_path / "one")[0]["boxes"]) == 2
+
+
 @pytest.mark.parametrize(
     ("box", "what"),
     [
@@ -228,6 +245,21 @@ def test_wrong_boxes_are_refused(
     message = hsipack.refuse(tmp_path / "in", "--boxes", file, out=tmp_path / "no", names=file)
     assert what in message
     assert "line 3" in message
+
+
+def test_tables_for_pictures_of_another_size_are_refused(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 1, (*SHAPE, 2))
+    file = tmp_path / "boxes.csv"
+    head = "filename,width,height,class,xmin,ymin,xmax,ymax"
+    file.write_text(f"{head}\ncube_000.jpg,60,40,leaf,1,2,5,4\n")
+    hsipack.convert(tmp_path / "in", "--boxes", file, out=tmp_path / "out")
+    for row, what in [
+        ("640,480,leaf,1,2,5,4", "of 480x640 pixels (rows x columns), but the cube has 40x60"),
+        ("60,40,leaf,0.1,0.2,0.5,1", "in fractions of the picture"),
+    ]:
+        file.write_text(f"{head}\ncube_000.jpg,{row}\n")
+        message = hsipack.refuse(tmp_path / "in", "--boxes", file, out=tmp_path / "no", names=file)
+        assert what in message
 
 
 def test_boxes_partly_outside_are_kept(hsipack: Hsipack, tmp_path: Path) -> None:

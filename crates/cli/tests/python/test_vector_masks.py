@@ -396,6 +396,29 @@ def test_shapefiles_equal_gdal(hsipack: Hsipack, tmp_path: Path, kind: str) -> N
     assert np.array_equal(again, burned(stored, values, False))
 
 
+def test_features_that_touch_no_cube_are_refused(hsipack: Hsipack, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    write_cube(tmp_path / "in" / "a.tif")
+    point = {"type": "Point", "coordinates": [600021, 5299979]}
+    swapped = {"type": "Point", "coordinates": [5299979, 600021]}
+    file = write_geojson(tmp_path / "f.geojson", [swapped], ["x"])
+    words = (tmp_path / "in", "--mask", f"gt={file}::kind")
+    message = hsipack.refuse(*words, out=tmp_path / "no", names=file)
+    assert "no feature of mask gt touches the cube" in message
+    for number in range(2):
+        write_cube(tmp_path / "in" / f"b{number}.tif", Affine(2, 0, 610000, 0, -2, 5300000))
+    message = hsipack.refuse(*words, out=tmp_path / "no", names=file)
+    assert "touches one of the 3 cubes" in message
+    write_geojson(file, [swapped, point], ["x", "y"])
+    report = hsipack.convert(*words, out=tmp_path / "out")
+    notes = [note for note in report["notes"] if "no feature" in note]
+    assert len(notes) == 1
+    assert "b0.tif and 1 other cube: no feature of mask gt touches it" in notes[0]
+    # A file without features is no mistake.
+    write_geojson(file, [], [])
+    hsipack.convert(*words[:2], f"gt={file}", out=tmp_path / "empty")
+
+
 def test_labels_without_a_place_are_refused(hsipack: Hsipack, tmp_path: Path) -> None:
     cube = write_cube(tmp_path / "c.tif")
     np.save(tmp_path / "nowhere.npy", np.zeros((9, 9, 3), np.float32))

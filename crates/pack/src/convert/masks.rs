@@ -302,6 +302,11 @@ impl MaskReader {
         ))
     }
 
+    /// Whether it has only features on a map, and none of them touches the cube.
+    pub fn misses_cube(&self) -> bool {
+        self.layers.iter().all(|(source, _)| source.info().misses_cube)
+    }
+
     fn named(group: &MaskGroup, layers: Vec<(Box<dyn Source>, Input)>) -> Result<Self> {
         let info = layers[0].0.info();
         let class_names = info.class_names.clone();

@@ -14,6 +14,7 @@ use hsipack_format::{CubeShape, Error, Opt, Result, remedy};
 use regex::Regex;
 
 use crate::derived::mosaic::open_frame;
+use crate::labels::lies_elsewhere;
 use crate::recent::Recent;
 use crate::{Access, CubeInfo, OpenOptions, RowBuffer, Scaling, Source};
 
@@ -332,6 +333,17 @@ impl BandsOfCube {
                 ))
                 .at(&file.path)
                 .with_remedy("bands of a cube have one size and type; correct the file, or leave it out of the pattern"));
+            }
+            let size = [info.shape.rows, info.shape.columns];
+            if let (Some(other), Some(ours)) = (&first.geo, &info.geo)
+                && lies_elsewhere(other, size, ours, size)
+            {
+                let other = first.files[0].file_name().unwrap_or_default().to_string_lossy();
+                return Err(Error::conflict(format!(
+                    "this band lies elsewhere on Earth than {other}, by the coordinates in both files"
+                ))
+                .at(&file.path)
+                .with_remedy("warp the bands of a cube to the same pixels (gdalwarp), or correct or remove the coordinates of one of the files"));
             }
             let bits = |value: Option<f64>| value.map(f64::to_bits);
             if bits(info.ignore_value) != bits(first.ignore_value) {

@@ -175,7 +175,8 @@ fn of_lines(text: &str) -> Result<Vec<Entry>> {
         let all = text.lines().map(str::trim_end).enumerate();
         let all = all.map(|(number, line)| (format!("line {}", number + 1), line));
         all.filter(|(_, line)| {
-            !line.trim().is_empty() && !line.trim_start().starts_with(['#', ';'])
+            let is_left_out = line.trim_start().starts_with(';') || is_comment(line);
+            !line.trim().is_empty() && !is_left_out
         })
     };
     let Some((_, first)) = lines().next() else { return Err(unreadable("it is empty")) };
@@ -195,6 +196,14 @@ fn of_lines(text: &str) -> Result<Vec<Entry>> {
         return lines().map(|(location, line)| of_spaced(location, line)).collect();
     }
     of_cells(text, first)
+}
+
+/// Whether a line begins with `#`, but not with a colour such as `#ff0000`.
+fn is_comment(line: &str) -> bool {
+    let first = line.split([',', ';', '\t', ':']).next().unwrap_or_default().trim();
+    first.strip_prefix('#').is_some_and(|digits| {
+        ![3, 6, 8].contains(&digits.len()) || !digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+    })
 }
 
 /// Whether a line begins with at least three numbers that are separated by spaces.
@@ -234,12 +243,16 @@ fn of_spaced(location: String, line: &str) -> Result<Entry> {
 fn of_cells(text: &str, first: &str) -> Result<Vec<Entry>> {
     let count = |sign: u8| first.bytes().filter(|byte| *byte == sign).count();
     let separator = [b',', b';', b'\t'].into_iter().max_by_key(|sign| count(*sign)).unwrap_or(b',');
+    // Rows of empty cells in their places, because errors count lines.
+    let empty = char::from(separator).to_string();
+    let is_row = |line: &str| !line.trim().is_empty() && !is_comment(line);
+    let lines = text.lines().map(|line| if is_row(line) { line } else { &*empty });
+    let text = lines.collect::<Vec<_>>().join("\n");
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(separator)
         .has_headers(false)
         .flexible(true)
         .trim(csv::Trim::All)
-        .comment(Some(b'#'))
         .from_reader(text.as_bytes());
     let mut rows = Vec::new();
     for record in reader.records() {
@@ -500,6 +513,8 @@ mod tests {
             "id,name,r,g,b\n4,wet road,255,0,0\n9,roof,0,16,255\n",
             "\u{feff}Value;Label;Red;Green;Blue\r\n4;wet road;255;0;0\r\n9;roof;0;16;255\r\n",
             "name\tcolor\tid\nwet road\t#ff0000\t4\nroof\t#0010FF\t9\n",
+            "color,id,name\n#ff0000,4,wet road\n# a comment, with a comma\n#0010ff,9,roof\n",
+            "color;id;name\n 255,0,0;4;wet road\n#0010FFff ;9;roof\n#;9;tree\n",
             "class,label,rgb\n4,wet road,\"255,0,0\"\n9,roof,\"(0, 16, 255)\"\n",
             "4,255,0,0,wet road\n9,0,16,255,roof\n",
             "# a comment\n4 255 0 0 wet road\n\n9 0 16 255 roof\n",
@@ -560,6 +575,7 @@ mod tests {
                 "line 3: the color #000000 is of class 2 here, but of class 1 in line 2",
             ),
             ("id,color\n1,red\n", "line 2: \"red\" is not a color"),
+            ("color,id\n# a\n\n#f00,1\n", "line 4: \"#f00\" is not a color"),
             ("1 2 3 4 5 6 7 8\n1 2", "line 2: there are 2 numbers"),
             ("INTERPOLATION:EXACT\n1,2,3\n1,2\n", "line 3: there are 2 numbers"),
             ("a:1,2,3::\nb:1,2::\n", "line 2: \"1,2\" is not a color"),

@@ -37,6 +37,14 @@ impl Shape {
         Self { kind, points, ends }
     }
 
+    /// Whether the smallest box around its points, in pixels, touches a cube.
+    pub fn touches(&self, [rows, columns]: [usize; 2]) -> bool {
+        [columns, rows].into_iter().enumerate().all(|(axis, length)| {
+            let values = || self.points.iter().map(|point| point[axis]);
+            values().any(|value| value <= length as f64) && values().any(|value| value >= 0.0)
+        })
+    }
+
     /// Its rings or lines, as ranges of points.
     pub fn parts(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
@@ -123,6 +131,17 @@ impl Labelled {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shapes_touch_a_cube_inside_across_or_around_it() {
+        let touches = |corners: [[f64; 2]; 2]| {
+            Shape::new(Kind::Polygon, [corners.to_vec()]).touches([10, 20])
+        };
+        assert!(touches([[1.0, 1.0], [2.0, 2.0]]) && touches([[-5.0, -5.0], [50.0, 50.0]]));
+        assert!(touches([[19.0, 9.0], [30.0, 30.0]]));
+        assert!(!touches([[-2.0, 1.0], [-1.0, 2.0]]) && !touches([[1.0, 11.0], [2.0, 12.0]]));
+        assert!(!Shape::new(Kind::Point, []).touches([10, 20]));
+    }
 
     #[test]
     fn rings_turn_like_a_clock() {

@@ -74,11 +74,14 @@ fn burned(features: Features, path: &Path, options: &LabelOptions<'_>) -> Result
     info.has_named_classes = classes.names.is_some();
     info.class_names = classes.names;
     let mut shapes = Vec::new();
+    // Without features with a class, there is nothing to check.
+    info.misses_cube = classes.ids.iter().any(Option::is_some);
     for (number, (feature, id)) in features.features.into_iter().zip(classes.ids).enumerate() {
         let Some(id) = id else { continue };
         for shape in feature.shapes {
             let shape = in_pixels(shape, geo, conversion.as_ref())
                 .ok_or_else(|| not_in_the_cube().within(format!("feature {number}")))?;
+            info.misses_cube &= !shape.touches(options.image);
             shapes.extend(Labelled::new(shape, id, rows));
         }
     }

@@ -9,8 +9,8 @@
 //!
 //! Cells are between commas, semicolons (then numbers may have decimal commas) or tabs. Columns
 //! whose names are numbers are bands. So are columns that have numbers behind a common word
-//! (`band_1`, `band_2`, …; `X400`, `X410`, … as R writes them). The others describe the spectra.
-//! Only the positions of rows are kept in memory.
+//! (`band_1`, `band_2`, …; `X400`, `X410`, … as R writes them; `band_400nm`, `band_410nm`, …). The
+//! others describe the spectra. Only the positions of rows are kept in memory.
 
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -22,7 +22,7 @@ use hsipack_format::{CubeShape, DType, Error, Result};
 use hsipack_store::bounded_read;
 
 use crate::recent::Recent;
-use crate::spectrum::spectrum_text::{Quantity, counts, key};
+use crate::spectrum::spectrum_text::{Quantity, counts, is_sensed, key, wavelengths_in_names};
 use crate::spectrum::wavelengths::to_nm;
 use crate::{Access, CubeInfo, RowBuffer, Source};
 
@@ -32,6 +32,9 @@ const MAX_HEADER_BYTES: u64 = 1 << 20;
 const MIN_BANDS: usize = 4;
 /// The most rows of a table.
 const MAX_ROWS: usize = 1 << 24;
+
+/// Words before wavelengths, also before those that are one nm apart, as numbers of bands are.
+const SURE: [&str; 5] = ["nm", "refl", "reflectance", "rho", "rrs"];
 
 /// A table of spectra.
 #[derive(Debug)]
@@ -90,28 +93,44 @@ impl Header {
     }
 }
 
-/// Columns with numbers behind a common word, and wavelengths if R wrote these numbers.
+/// Columns with numbers behind a common word, and wavelengths if R wrote these numbers, or if the
+/// names say so. Only wavelengths may have a word behind them, too.
 fn numbered(names: &[String]) -> Option<(Vec<usize>, Option<Vec<f64>>)> {
     let split = |name: &str| {
-        let digits = name.find(|letter: char| letter.is_ascii_digit())?;
-        let (word, digits) = name.split_at(digits);
+        let is_of_number = |letter: char| letter.is_ascii_digit() || letter == '.';
+        let start = name.find(|letter: char| letter.is_ascii_digit())?;
+        let (prefix, from_digits) = name.split_at(start);
+        let end = from_digits.find(|letter| !is_of_number(letter)).unwrap_or(from_digits.len());
+        let (digits, suffix) = from_digits.split_at(end);
         // A minus before a number is no word.
-        let word = Some(word).filter(|word| word.contains(char::is_alphabetic))?;
-        Some((word.to_owned(), digits.parse::<f64>().ok()?))
+        let are_words = prefix.contains(char::is_alphabetic) && !suffix.contains(is_of_number);
+        let words = are_words.then(|| (prefix.to_owned(), suffix.to_owned()))?;
+        Some((words, digits.parse::<f64>().ok()?))
     };
-    let parts: Vec<Option<(String, f64)>> = names.iter().map(|name| split(name)).collect();
-    let count = |word: &str| parts.iter().flatten().filter(|(other, _)| other == word).count();
-    let words = parts.iter().flatten().map(|(word, _)| word);
-    let word = words.max_by_key(|word| count(word)).filter(|word| count(word) >= MIN_BANDS)?;
-    let of_word = |(column, part): (usize, &Option<(String, f64)>)| {
-        part.as_ref().filter(|(other, _)| other == word).map(|(_, value)| (column, *value))
+    type Words = (String, String);
+    let parts: Vec<Option<(Words, f64)>> = names.iter().map(|name| split(name)).collect();
+    let count = |words: &Words| parts.iter().flatten().filter(|(other, _)| other == words).count();
+    let all = parts.iter().flatten().map(|(words, _)| words);
+    let words = all.max_by_key(|words| count(words)).filter(|words| count(words) >= MIN_BANDS)?;
+    let of_words = |(column, part): (usize, &Option<(Words, f64)>)| {
+        part.as_ref().filter(|(other, _)| other == words).map(|(_, value)| (column, *value))
     };
     let (bands, values): (Vec<usize>, Vec<f64>) =
-        parts.iter().enumerate().filter_map(of_word).unzip();
+        parts.iter().enumerate().filter_map(of_words).unzip();
     let are_rising = values.windows(2).all(|pair| pair[0] < pair[1]);
-    let is_of_r = word == "X" && are_rising && !counts(&values);
-    let wavelength = is_of_r.then(|| to_nm(&values, None).ok()).flatten();
-    are_rising.then_some((bands, wavelength))
+    let (prefix, suffix) = words;
+    let word = prefix.trim_end_matches(|letter: char| !letter.is_alphabetic()).to_lowercase();
+    let is_sure = prefix == "X" || SURE.contains(&&*word) && is_sensed(&values);
+    let wavelength = match are_rising && !counts(&values) {
+        true if is_sure && suffix.is_empty() => to_nm(&values, None).ok(),
+        true => {
+            let texts: Vec<String> = bands.iter().map(|column| names[*column].clone()).collect();
+            wavelengths_in_names(&texts)
+        }
+        false => None,
+    };
+    let is_table = are_rising && (suffix.is_empty() || wavelength.is_some());
+    is_table.then_some((bands, wavelength))
 }
 
 /// The number in a cell of a header: a wavelength, which may have a unit. Numbers above 0.
@@ -193,11 +212,24 @@ impl SpectraTable {
         };
         // The first record is the header.
         next(&mut record)?;
+        let mut empty = None;
         while let Some(start) = next(&mut record)? {
+            let number = rows.len() + 2;
+            // Spreadsheets write empty rows below a table.
+            if record.iter().all(<[u8]>::is_empty) {
+                empty.get_or_insert(number);
+                continue;
+            }
+            if let Some(empty) = empty {
+                return Err(Error::malformed(format!(
+                    "row {empty} is empty, but rows follow it; the header is row 1"
+                ))
+                .at(path)
+                .with_remedy("remove the row"));
+            }
             if record.len() != header.names.len() {
                 return Err(Error::malformed(format!(
-                    "row {} has {} cells, but the header has {}; the header is row 1",
-                    rows.len() + 2,
+                    "row {number} has {} cells, but the header has {}; the header is row 1",
                     record.len(),
                     header.names.len()
                 ))
@@ -358,6 +390,11 @@ mod tests {
             "\"id\",\"label\",\"0.4\",\"0.4105\",\"0.42\",\"0.43\"",
             "id,label,0.4um,0.4105um,0.42um,0.43um",
             "id,label,X400,X410.5,X420,X430",
+            "id,label,nm400,nm410.5,nm420,nm430",
+            "id,b1,wl_400,wl_410.5,wl_420,wl_430",
+            "1,label,Reflectance_400,Reflectance_410.5,Reflectance_420,Reflectance_430",
+            "id,label,band_400nm,band_410.5nm,band_420nm,band_430nm",
+            "id,label,R 0.4 um,R 0.4105 um,R 0.42 um,R 0.43 um",
         ] {
             let (bands, wavelength) = header(line).unwrap();
             assert_eq!(bands, [2, 3, 4, 5], "{line}");
@@ -366,14 +403,35 @@ mod tests {
             };
             assert_eq!(wavelength.map(round), nm, "{line}");
         }
+        let one_apart = header("Reflectance_350,Reflectance_351,Reflectance_352,Reflectance_353");
+        assert_eq!(one_apart.unwrap().1.unwrap(), [350.0, 351.0, 352.0, 353.0]);
         assert_eq!(header("400,410.5,420,430,class").unwrap().0, [0, 1, 2, 3]);
     }
 
     #[test]
     fn numbered_bands_have_no_wavelengths() {
-        for line in ["id,b1,b2,b3,b4", "id,band_01,band_02,band_03,band_10", "x,1,2,3,4"] {
+        for line in [
+            "id,b1,b2,b3,b4",
+            "id,band_01,band_02,band_03,band_10",
+            "x,1,2,3,4",
+            "id,band_201,band_202,band_203,band_204",
+            "id,ndvi_2019,ndvi_2020,ndvi_2022,ndvi_2025",
+        ] {
             assert_eq!(header(line), Some((vec![1, 2, 3, 4], None)), "{line}");
         }
+    }
+
+    #[test]
+    fn empty_rows_may_be_below_a_table() {
+        let file = tempfile::Builder::new().suffix(".csv").tempfile().unwrap();
+        let table = |rows: &str| {
+            std::fs::write(file.path(), format!("id,400,410,420,430\n1,1,2,3,4\n{rows}")).unwrap();
+            SpectraTable::read(file.path(), header_of(file.path()).unwrap())
+        };
+        assert_eq!(table("2,1,2,3,4\n,,,,\n , ,,,\n,\n").unwrap().len(), 2);
+        let error = table(",,,,\n2,1,2,3,4\n").unwrap_err();
+        assert!(error.what().contains("row 3 is empty") && error.remedy().is_some(), "{error}");
+        assert_eq!(table("2,,,,\n").unwrap().len(), 2, "values are missing");
     }
 
     #[test]
@@ -384,6 +442,7 @@ mod tests {
             "path,400,410,420,430",
             "name,split,2019,2020",
             "b1,b2,b3",
+            "b1_mean,b2_mean,b3_mean,b4_mean",
             "a,b,c,d,e",
             "-1,-2,-3,-4",
         ] {

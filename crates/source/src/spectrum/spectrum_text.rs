@@ -158,7 +158,7 @@ fn is_monotonic(values: &[f64]) -> bool {
 }
 
 /// Whether all values lie in the range that sensors see, in nm or in µm.
-fn is_sensed(values: &[f64]) -> bool {
+pub(crate) fn is_sensed(values: &[f64]) -> bool {
     let within = |low: f64, high: f64| values.iter().all(|value| (low..=high).contains(value));
     within(200.0, 20_000.0) || within(0.2, 20.0)
 }

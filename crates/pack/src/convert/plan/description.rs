@@ -64,6 +64,7 @@ impl Description {
             class_names,
             class_colors: _,
             has_named_classes: _,
+            misses_cube: _,
             geo: _,
             notes: _,
             axes: _,

@@ -2,6 +2,7 @@
 //! files, so threads examine several inputs at once, and nothing here depends on other inputs.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use hsipack_format::metadata::MaskMeaning;
 use hsipack_format::{Color, CubeShape, DType, Grid, Result, mask};
@@ -69,6 +70,8 @@ pub(super) struct ExaminedMask {
     pub free_names: Vec<String>,
     /// Colours of classes that have no id in the file.
     pub named_colors: Vec<(String, Color)>,
+    /// The file of features on a map, none of which touches the cube.
+    pub missed_by: Option<PathBuf>,
     /// Whether it has class ids other than 0, not layers.
     pub has_ids: bool,
     /// The array that it needs.
@@ -195,8 +198,18 @@ impl Examiner<'_> {
         let fingerprint = reader.as_ref().map(MaskReader::fingerprint).transpose()?;
         let by_name = reader.as_ref().and_then(|reader| reader.by_name.as_ref());
         let free_names = by_name.map(|ids| ids.free_names().cloned().collect()).unwrap_or_default();
+        let apart = reader.as_ref().filter(|reader| reader.misses_cube());
+        let missed_by = apart.map(|reader| reader.file().to_owned());
         let (file_classes, named_colors) =
             reader.map(|reader| (reader.file_classes, reader.named_colors)).unwrap_or_default();
-        Ok(ExaminedMask { fingerprint, file_classes, free_names, named_colors, has_ids, array })
+        Ok(ExaminedMask {
+            fingerprint,
+            file_classes,
+            free_names,
+            named_colors,
+            missed_by,
+            has_ids,
+            array,
+        })
     }
 }

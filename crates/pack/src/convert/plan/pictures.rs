@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use hsipack_format::{Error, Opt, Result, remedy};
-use hsipack_source::labels::{Entries, boxes};
+use hsipack_source::labels::Entries;
+use hsipack_source::labels::boxes::{self, Pictures};
 use hsipack_store::mirror;
 
 use crate::convert::masks::names_of;
@@ -13,13 +14,15 @@ use crate::input::Input;
 
 /// The most names that a note lists.
 const LISTED: usize = 3;
+/// The most columns that an error lists.
+const MAX_COLUMNS: usize = 20;
 
 /// Notes about entries of files of labels that are no cubes of this plan. `patterns` give the files
 /// of each cube.
 ///
 /// # Errors
 /// If an entry may mean several cubes, or none of the entries of a file means one, unless the cubes
-/// are appended to others.
+/// are appended to others; if a table that names no pictures is that of several cubes.
 pub(super) fn check<'a>(
     patterns: impl Iterator<Item = &'a str>,
     inputs: &[Input],
@@ -28,7 +31,21 @@ pub(super) fn check<'a>(
     let mut notes = Vec::new();
     for (file, cubes) in files(patterns, inputs) {
         // Whoever opens the labels of a cube says what is wrong with the file.
-        let Ok(Some(pictures)) = boxes::pictures(&file) else { continue };
+        let pictures = match boxes::pictures(&file) {
+            Ok(Pictures::Named(pictures)) => pictures,
+            Ok(Pictures::NotNamed { columns }) if cubes.len() > 1 => {
+                return Err(Error::ambiguous(format!(
+                    "none of its columns names the picture of a box, but it is the table of {} cubes; its columns: {}",
+                    cubes.len(),
+                    columns[..columns.len().min(MAX_COLUMNS)].join(", ")
+                ))
+                .at(&file)
+                .with_remedy(
+                    "call the column with the pictures `image`, or give a table for each cube: {dir}/{stem}.csv",
+                ));
+            }
+            Ok(Pictures::NotNamed { .. } | Pictures::One) | Err(_) => continue,
+        };
         let entries = Entries::new(pictures);
         let mut found: BTreeMap<usize, &Input> = BTreeMap::new();
         for cube in &cubes {

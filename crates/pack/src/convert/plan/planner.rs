@@ -44,6 +44,8 @@ pub(super) struct Planner<'a> {
     descriptions: Descriptions,
     /// Stacks and masks of which a cube has class ids, not layers.
     with_ids: HashSet<(String, String)>,
+    /// For each mask, the cubes that no feature of its files touches, and the first such file.
+    missed: BTreeMap<String, (usize, PathBuf)>,
     /// Inputs that are left out because no file of boxes lists them.
     without_boxes: usize,
 }
@@ -87,6 +89,7 @@ impl<'a> Planner<'a> {
             cube_notes: CubeNotes::default(),
             descriptions: Descriptions::default(),
             with_ids: HashSet::new(),
+            missed: BTreeMap::new(),
             without_boxes: 0,
         })
     }
@@ -156,6 +159,10 @@ impl<'a> Planner<'a> {
             self.class_names.colored(group, std::mem::take(&mut mask.named_colors));
             free_names.push(std::mem::take(&mut mask.free_names));
         }
+        let missed = self.plan.masks.iter().zip(&mut masks);
+        let missed =
+            missed.filter_map(|(group, mask)| Some((group.name.clone(), mask.missed_by.take()?)));
+        let missed: Vec<_> = missed.collect();
         let with_ids: Vec<bool> = masks.iter().map(|mask| mask.has_ids).collect();
         let masks = masks.into_iter().map(|mask| (mask.fingerprint, mask.array));
         let (mask_fingerprints, masks): (Vec<_>, Vec<_>) = masks.unzip();
@@ -192,6 +199,13 @@ impl<'a> Planner<'a> {
                 white: text(references.white),
                 dark: text(references.dark),
             });
+        }
+        for (name, file) in missed {
+            let note = format!(
+                "no feature of mask {name} touches it; check their coordinates and reference system"
+            );
+            self.cube_notes.add(&input.text(), &note, &mut self.plan.notes);
+            self.missed.entry(name).or_insert((0, file)).0 += 1;
         }
         self.note_references(&input);
         self.names.insert(name.clone());
@@ -610,6 +624,7 @@ impl<'a> Planner<'a> {
                 "no input could be opened; the first error: {first}"
             )));
         }
+        self.refuse_features_elsewhere()?;
         self.class_names.check(&self.plan.masks)?;
         self.class_names.give_ids(&self.plan.masks);
         self.class_names.give(&mut self.plan.stacks)?;
@@ -633,6 +648,23 @@ impl<'a> Planner<'a> {
         super::bits::choose(&mut self.plan, values, resources, self.base, stop)?;
         sort_stacks(&mut self.plan);
         Ok(self.plan)
+    }
+
+    /// Refuses features that touch no cube at all, unless the cubes are appended to others.
+    fn refuse_features_elsewhere(&self) -> Result<()> {
+        let count = self.plan.samples.len();
+        let missed = self.missed.iter().find(|(_, (cubes, _))| *cubes == count);
+        match missed {
+            Some((name, (_, file))) if self.base.is_none() => Err(Error::conflict(format!(
+                "no feature of mask {name} touches {}",
+                if count == 1 { "the cube".to_owned() } else { format!("one of the {count} cubes") }
+            ))
+            .at(file)
+            .with_remedy(
+                "check their coordinates (x or longitude comes first) and their reference system, or leave the mask out",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Gives the masks with a file for each class the same layers in all stacks.

@@ -53,6 +53,20 @@ pub struct CubeOfBoxes<'a> {
     pub size: [usize; 2],
 }
 
+/// The pictures that a file has labels of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pictures {
+    /// Several, with these names.
+    Named(Vec<String>),
+    /// A table that names none, so it is of one.
+    NotNamed {
+        /// Its columns.
+        columns: Vec<String>,
+    },
+    /// One, or the file says nothing about it.
+    One,
+}
+
 impl Boxes {
     /// Adds a box.
     ///
@@ -123,23 +137,22 @@ pub fn read(path: &Path, class: Option<&str>, cube: CubeOfBoxes<'_>) -> Result<B
     found.map_err(|error| error.at(path))
 }
 
-/// The names of the pictures in a file with boxes or other labels of several (COCO, CSV); `None` if
-/// it is of one cube.
+/// The pictures of a file with boxes or other labels.
 ///
 /// # Errors
 /// If the file cannot be read.
-pub fn pictures(path: &Path) -> Result<Option<Vec<String>>> {
+pub fn pictures(path: &Path) -> Result<Pictures> {
     if !path.is_file() {
-        return Ok(None);
+        return Ok(Pictures::One);
     }
     mirror::prepare(path)?;
     if is_table(path) {
         return table::pictures(path);
     }
     if !json::recognises(&bounded_read::head(path, 64)?) || json::kind(path)? != json::Kind::Coco {
-        return Ok(None);
+        return Ok(Pictures::One);
     }
-    annotations::read(path).map(|coco| Some(coco.entries.names().to_vec()))
+    annotations::read(path).map(|coco| Pictures::Named(coco.entries.names().to_vec()))
 }
 
 /// Forgets the table that was read last.

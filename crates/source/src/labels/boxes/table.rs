@@ -5,6 +5,9 @@
 //! | corners | `xmin`, `ymin`, `xmax`, `ymax`, or `x`, `y`, `width`, `height`, and similar ones; a table with both must agree |
 //! | class | `class`, `label`, `category` and similar ones; without it, all boxes are of class 1 |
 //! | picture | `file`, `filename`, `image`, `path` and similar ones; without it, all rows are of one cube |
+//! | its size | `image_width`, `image_height`, or `width`, `height` beside corners, if they are not those of the boxes |
+//!
+//! Corners are in pixels.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,8 +17,9 @@ use csv::StringRecord;
 use hsipack_format::{Error, Result, text};
 use hsipack_store::bounded_read;
 
+use super::super::coco::other_size;
 use super::super::cube_names::Entries;
-use super::{Boxes, CubeOfBoxes, Label, wrong};
+use super::{Boxes, CubeOfBoxes, Label, Pictures, wrong};
 
 /// Tables of some million boxes are smaller.
 const MAX_BYTES: u64 = 256 << 20;
@@ -33,6 +37,9 @@ const SIDES: [&[&str]; 4] = [
     &["w", "width", "bbox_width", "bbox_w"],
     &["h", "height", "bbox_height", "bbox_h"],
 ];
+/// Rows and columns of the picture.
+const PICTURE: [&[&str]; 2] =
+    [&["image_height", "img_height", "height"], &["image_width", "img_width", "width"]];
 const CLASSES: &[&str] = &[
     "class",
     "label",
@@ -40,6 +47,9 @@ const CLASSES: &[&str] = &[
     "class_name",
     "category_name",
     "label_name",
+    "classname",
+    "categoryname",
+    "labelname",
     "class_id",
     "category_id",
     "label_id",
@@ -51,10 +61,20 @@ const PICTURES: &[&str] = &[
     "image",
     "image_name",
     "image_path",
+    "image_file",
+    "image_filename",
+    "imagename",
+    "imagepath",
     "path",
+    "file_path",
+    "filepath",
     "img",
+    "img_name",
+    "img_path",
+    "img_id",
     "picture",
     "image_id",
+    "imageid",
     "name",
     "sample",
 ];
@@ -64,6 +84,8 @@ const ROUNDING: f64 = 0.1;
 /// A table that was read.
 #[derive(Debug, Default)]
 struct Table {
+    /// The names of its columns.
+    columns: Vec<String>,
     /// The pictures, unless the table is of one.
     entries: Option<Entries>,
     rows: Vec<Row>,
@@ -77,6 +99,8 @@ struct Row {
     /// `None` if the row only says that there is a picture.
     corners: Option<[f64; 4]>,
     label: Label,
+    /// Rows and columns of the picture, if the table says them.
+    picture: Option<[usize; 2]>,
 }
 
 /// Reads the boxes of a cube.
@@ -96,6 +120,10 @@ pub(super) fn read(path: &Path, class: Option<&str>, cube: CubeOfBoxes<'_>) -> R
         },
     };
     for row in rows {
+        if let Some(picture) = row.picture.filter(|picture| *picture != cube.size) {
+            return Err(other_size(&cube.names.name, picture, cube.size)
+                .within(format!("line {}", row.line)));
+        }
         let Some(corners) = row.corners else { continue };
         boxes
             .add(corners, row.label.clone(), cube.size)
@@ -104,14 +132,17 @@ pub(super) fn read(path: &Path, class: Option<&str>, cube: CubeOfBoxes<'_>) -> R
     Ok(boxes)
 }
 
-/// The names of the pictures in a table of several; `None` if it is of one.
+/// The pictures of a table.
 ///
 /// # Errors
 /// If the table cannot be read.
-pub(super) fn pictures(path: &Path) -> Result<Option<Vec<String>>> {
+pub(super) fn pictures(path: &Path) -> Result<Pictures> {
     // Which column says the class does not change the pictures.
-    let head = table(path, Some(""))?;
-    Ok(head.entries.map(|entries| entries.names().to_vec()))
+    let table = table(path, Some(""))?;
+    Ok(match table.entries {
+        Some(entries) => Pictures::Named(entries.names().to_vec()),
+        None => Pictures::NotNamed { columns: table.columns },
+    })
 }
 
 /// A table, and what its file was when it was read.
@@ -160,13 +191,16 @@ struct Columns {
     corners: Option<[usize; 4]>,
     /// Left, top, width and height.
     sides: Option<[usize; 4]>,
+    /// Rows and columns of the picture, or the height and width of the box once more.
+    size: Option<[usize; 2]>,
     class: Option<usize>,
     picture: Option<usize>,
 }
 
 impl Columns {
     fn of(head: &StringRecord, class: Option<&str>) -> Result<Self> {
-        let names: Vec<String> = head.iter().map(|name| name.trim().to_lowercase()).collect();
+        let usual = |name: &str| name.trim().to_lowercase().replace([' ', '-'], "_");
+        let names: Vec<String> = head.iter().map(usual).collect();
         let column_of = |wanted: &[&str]| {
             wanted.iter().find_map(|wanted| names.iter().position(|name| name == wanted))
         };
@@ -187,15 +221,24 @@ impl Columns {
             ))
             .with_remedy("name four columns xmin, ymin, xmax, ymax, or x, y, width, height"));
         }
+        let size = match PICTURE.map(column_of) {
+            [Some(rows), Some(columns)] => Some([rows, columns]),
+            _ => None,
+        };
+        let is_of_sides = |size: &[usize; 2]| {
+            sides.is_some_and(|sides| size.iter().any(|column| sides.contains(column)))
+        };
+        let size = size.filter(|size| !is_of_sides(size));
         let class = match class {
             None => column_of(CLASSES),
             Some("") => None,
             Some(class) => Some(column_called(class, head)?),
         };
         let picture = column_of(PICTURES).filter(|column| Some(*column) != class);
-        let used = [corners, sides].into_iter().flatten().flatten().chain(class).chain(picture);
+        let used = [corners, sides].into_iter().flatten().flatten();
+        let used = used.chain(size.into_iter().flatten()).chain(class).chain(picture);
         used.map(|column| &names[column]).try_for_each(|name| refuse_repeated(name, &names))?;
-        Ok(Self { corners, sides, class, picture })
+        Ok(Self { corners, sides, size, class, picture })
     }
 }
 
@@ -230,8 +273,9 @@ fn of_text(text: &str, class: Option<&str>) -> Result<Table> {
         Error::malformed(format!("cannot read the table: {error}"))
             .with_remedy("save it as CSV again")
     };
-    let columns = Columns::of(reader.headers().map_err(unreadable)?, class)?;
-    let mut table = Table::default();
+    let head = reader.headers().map_err(unreadable)?;
+    let columns = Columns::of(head, class)?;
+    let mut table = Table { columns: head.iter().map(str::to_owned).collect(), ..Table::default() };
     let (mut names, mut places) = (Vec::new(), std::collections::HashMap::new());
     for record in reader.records() {
         let record = record.map_err(unreadable)?;
@@ -262,6 +306,11 @@ fn of_text(text: &str, class: Option<&str>) -> Result<Table> {
         table.rows.push(row);
     }
     table.entries = columns.picture.map(|_| Entries::new(names));
+    // Such numbers as sizes of boxes are not those of their picture.
+    if table.rows.iter().all(is_sized_like_its_box) {
+        table.rows.iter_mut().for_each(|row| row.picture = None);
+    }
+    refuse_fractions(&table.rows)?;
     // Names that are all whole numbers are ids.
     let id = |row: &Row| match &row.label {
         Label::Name(name) => name.parse().ok(),
@@ -274,6 +323,28 @@ fn of_text(text: &str, class: Option<&str>) -> Result<Table> {
         boxes.zip(ids).for_each(|(row, id)| row.label = Label::Id(id));
     }
     Ok(table)
+}
+
+/// Whether the size of the picture of a row is that of its box, whose last pixel may be counted or
+/// not.
+fn is_sized_like_its_box(row: &Row) -> bool {
+    let (Some(picture), Some([left, top, right, bottom])) = (row.picture, row.corners) else {
+        return true;
+    };
+    let sides = picture.into_iter().zip([bottom - top, right - left]);
+    sides.into_iter().all(|(picture, side)| (picture as f64 - side).abs() <= 1.0 + ROUNDING)
+}
+
+/// Refuses boxes that are in fractions of their picture.
+fn refuse_fractions(rows: &[Row]) -> Result<()> {
+    let all = || rows.iter().filter_map(|row| row.corners).flatten();
+    match all().all(|corner| (0.0..=1.0).contains(&corner))
+        && all().any(|corner| corner.fract() != 0.0)
+    {
+        false => Ok(()),
+        true => Err(Error::malformed("the boxes are in fractions of the picture, not in pixels")
+            .with_remedy("multiply x by the columns of the cube, and y by its rows")),
+    }
 }
 
 fn row_of(record: &StringRecord, columns: &Columns, line: u64) -> Result<Row> {
@@ -300,7 +371,14 @@ fn row_of(record: &StringRecord, columns: &Columns, line: u64) -> Result<Row> {
     if corners.is_some() && label == Label::Name(String::new()) {
         return Err(wrong(format_args!("line {line}"), "the box has no class"));
     }
-    Ok(Row { line, corners, label })
+    // Programs that do not know the size write 0.
+    let side = |column: usize| {
+        record.get(column)?.parse::<f64>().ok().filter(|side| *side >= 1.0 && side.fract() == 0.0)
+    };
+    let picture = columns
+        .size
+        .and_then(|[rows, columns]| Some([side(rows)? as usize, side(columns)? as usize]));
+    Ok(Row { line, corners, label, picture })
 }
 
 /// The numbers in four columns; `None` if all are empty, as pictures without boxes may have them.
@@ -359,6 +437,29 @@ mod tests {
         assert_eq!(table.entries.unwrap().names(), ["a.png", "b.png"]);
         assert_eq!(table.of_pictures, [vec![0, 2], vec![1]]);
         assert_eq!(table.rows[1].corners, None);
+        for column in ["ImageID", "image_id", "Image Name", "filename", "file-name", "filepath"] {
+            let text = format!("{column},LabelName,XMin,YMin,XMax,YMax\na,leaf,1,2,3,4\n");
+            let table = of_text(&text, None).unwrap();
+            assert_eq!(table.entries.unwrap().names(), ["a"], "{column}");
+            assert_eq!(table.rows[0].label, Label::Name("leaf".to_owned()));
+        }
+    }
+
+    #[test]
+    fn width_and_height_are_those_of_the_picture_or_of_boxes() {
+        let sizes = |text: &str| {
+            let rows = of_text(text, None).unwrap().rows;
+            rows.into_iter().map(|row| row.picture).collect::<Vec<_>>()
+        };
+        let of_picture = "filename,width,height,class,xmin,ymin,xmax,ymax\n\
+            a,640,480,u,1,2,3,4\na,640,480,u,0,0,640,480\nb,0,0,u,1,2,3,4\nc,30,20,,,,,\n";
+        assert_eq!(sizes(of_picture), [Some([480, 640]), Some([480, 640]), None, Some([20, 30])]);
+        let of_boxes = "xmin,ymin,xmax,ymax,width,height\n1,2,3,5,2,3\n1,2,9,5,9,4\n";
+        assert_eq!(sizes(of_boxes), [None, None]);
+        assert_eq!(sizes("x,y,width,height\n1,2,3,4\n"), [None]);
+        let both = "x,y,width,height,image_width,image_height\n1,2,3,4,60,40\n";
+        assert_eq!(sizes(both), [Some([40, 60])]);
+        assert_eq!(sizes("x,y,w,h,width,height\n1,2,3,4,60,40\n"), [Some([40, 60])]);
     }
 
     #[test]
@@ -370,6 +471,7 @@ mod tests {
             ("file,x,y,w,h,File\na,1,2,3,4,b\n", "2 columns are called `file`"),
             ("x,y,w,h,label,label\n1,2,3,4,a,b\n", "2 columns are called `label`"),
             ("x,y,w,h\n1,2,3,z\n", "line 2: \"z\" is not a number"),
+            ("xmin,ymin,xmax,ymax\n0,0,1,1\n0.1,0,0.5,1\n", "in fractions of the picture"),
             ("x,y,w,h\n1,2,3\n", "cannot read the table"),
             ("x,y,w,h,label\n1,2,3,4,\n", "line 2: the box has no class"),
             ("file,x,y,w,h\n,1,2,3,4\n", "line 2: it names no picture"),
