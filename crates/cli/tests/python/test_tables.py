@@ -524,6 +524,28 @@ def test_datasets_are_merged_by_the_command(hsipack: Hsipack, tmp_path: Path) ->
     assert hsipack.run("validate", out, "--source").returncode == 0
 
 
+def test_long_ids_keep_their_digits(hsipack: Hsipack, tmp_path: Path) -> None:
+    ids = ["12345678901234567890123", "12345678901234567890124", "7"]
+    numbers = [9007199254740993, 9007199254740992, 1]
+    write_cubes(tmp_path / "in", 3)
+    names = sorted(path.stem for path in (tmp_path / "in").iterdir())
+    rows = list(zip(names, ids, numbers, [0.5, 1e300, 3], strict=True))
+    lines = [f"{name},{one},{number},{real}" for name, one, number, real in rows]
+    (tmp_path / "t.csv").write_text("\n".join(["name,scan,number,real", *lines]) + "\n")
+    objects = (
+        f'{{"name": "{name}", "scan": {one}, "number": {number}, "real": {real}}}'
+        for name, one, number, real in rows
+    )
+    (tmp_path / "t.json").write_text(f"[{','.join(objects)}]")
+    for table in ("t.csv", "t.json"):
+        out = tmp_path / f"{table}.hsipack"
+        hsipack.convert(tmp_path / "in", "--table", tmp_path / table, out=out)
+        packed = samples(out)
+        assert [str(line["scan"]) for line in packed] == ids
+        assert [line["number"] for line in packed] == numbers
+        assert [line["real"] for line in packed] == [0.5, 1e300, 3]
+
+
 def test_times_of_parquet_are_written_as_rfc_3339(hsipack: Hsipack, tmp_path: Path) -> None:
     write_cubes(tmp_path / "in", 2)
     names = sorted(path.stem for path in (tmp_path / "in").iterdir())
