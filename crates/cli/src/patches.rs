@@ -36,7 +36,7 @@ pub struct PatchArgs {
         long,
         value_name = "reflect|edge|NUMBER",
         requires = "padded",
-        allow_negative_numbers = true
+        allow_hyphen_values = true
     )]
     pub pad: Option<Pad>,
 }

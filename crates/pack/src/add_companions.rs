@@ -296,7 +296,7 @@ impl Addition<'_> {
             let id = self.dataset.samples().id_at(stack_number, index).ok_or_else(none)?;
             let reader = self.open(&self.dataset.samples().get(id)?, option)?;
             let cube = reader.into_cube(grid, companion.codec, companion.dtype)?;
-            Ok((index, encoder.encode_whole(&cube, BLOCK_BYTES)?))
+            Ok((index, encoder.encode_companion(&cube, BLOCK_BYTES)?))
         };
         // As many samples at once as there are threads, because the encoded chunks of a shard may not fit into memory.
         let count = threads::cores();

@@ -70,5 +70,6 @@ mod staged;
 pub mod statistics;
 pub mod table;
 pub mod target;
+mod utc;
 pub mod validate;
 mod walk;

@@ -344,7 +344,7 @@ impl Mender<'_> {
             let reader = CompanionReader::open(companion, cube)?;
             let dtype = array.meta().dtype;
             let cube = reader.into_cube(*array.grid(), recipe::codec(array), dtype)?;
-            let encoded = encoder.encode_whole(&cube, BLOCK_BYTES)?;
+            let encoded = encoder.encode_companion(&cube, BLOCK_BYTES)?;
             return encoded.chunks().enumerate().try_for_each(|(chunk, stored)| put(chunk, stored));
         }
         if array.name() != stack.image.name() {

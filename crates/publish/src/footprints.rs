@@ -100,9 +100,13 @@ impl Footprints {
             Some(Value::String(text)) => rfc3339(text).map(Time::At),
             _ => None,
         };
-        let time = of_column
-            .or_else(|| self.between.clone())
-            .ok_or("have no time: give start and end in the author's file, or a column time")?;
+        let is_unknown = sample.columns.get("time").is_some_and(|time| !time.is_null());
+        let time = of_column.or_else(|| self.between.clone()).ok_or(match is_unknown {
+            true => {
+                "have no time that can be read in the column time: write it as 2020-01-01T10:00:00Z"
+            }
+            false => "have no time: give start and end in the author's file, or a column time",
+        })?;
         let conversion = self
             .conversions
             .entry(crs.to_owned())

@@ -99,6 +99,8 @@ fn argument(name: &str, setting: &Setting) -> String {
         (Opt::SkipDamaged, _) => format!("{name}=\"skip\""),
         (option, None) if option.is_flag() => format!("{name}=True"),
         (_, None) => name.to_owned(),
+        // A word only so that it has an exponent.
+        (Opt::Nodata, Some(number)) => format!("{name}={number}"),
         (_, Some(value)) => format!("{name}={}", literal(value)),
     }
 }

@@ -81,6 +81,17 @@ def test_overflow_names_scale(tmp_path: Path) -> None:
     assert report.cubes == 1
 
 
+def test_numbers_that_mark_missing_pixels_name_nodata(tmp_path: Path) -> None:
+    values = np.full((5, 4, 6), 0.5, np.float32)
+    values[1, 2] = np.finfo(np.float32).min
+    np.save(tmp_path / "a.npy", values)
+    error = refusal(tmp_path / "a.npy", tmp_path / "out")
+    assert error.remedy
+    assert error.remedy.startswith("pass nodata=-3.4028234663852886e38; if it is a value, pass")
+    report = hsipack.convert(tmp_path / "a.npy", tmp_path / "out", nodata=-3.4028234663852886e38)
+    assert report.nan == 6
+
+
 def test_missing_masks_name_mask_fill(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.zeros((5, 4, 6), np.float32))
     error = refusal(tmp_path / "a.npy", tmp_path / "out", mask="{dir}/{stem}_m.png")

@@ -25,6 +25,10 @@ const UNREAD: [&str; 12] = [
     ".zipx", ".bz2", ".xz",
 ];
 
+/// Endings of cubes that are recognised by their signature.
+const SIGNED: [&str; 11] =
+    ["npy", "npz", "mat", "h5", "hdf5", "he5", "hdf", "nc", "nc4", "tif", "tiff"];
+
 /// Formats that are not read, recognised so that the error names them.
 const FOREIGN: &[FileFormat] =
     &[FileFormat::new(Kind::Refused, "", foreign::recognises, foreign::open)];
@@ -282,10 +286,45 @@ pub fn is_spectral_library(path: &Path) -> bool {
     envi::is_spectral_library(path)
 }
 
-/// Whether a file's name ends like that of an archive that cannot be opened.
+/// Whether a file's name ends like that of an archive, or of a compressed cube, that cannot be
+/// opened.
 pub fn is_unread_archive(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-    UNREAD.iter().any(|ending| name.ends_with(ending))
+    unread_stem(path).is_some()
+}
+
+/// The name of the contents of an archive that cannot be opened; `None` for other files.
+pub fn unread_stem(path: &Path) -> Option<&str> {
+    let name = path.file_name()?.to_str()?;
+    let without = |ending: &str| {
+        let at = name.len().checked_sub(ending.len())?;
+        let is_ending = name.get(at..)?.eq_ignore_ascii_case(ending);
+        is_ending.then(|| &name[..at])
+    };
+    let of_cube = || without(".gz").filter(|stem| is_signed(Path::new(stem)));
+    UNREAD.iter().find_map(|ending| without(ending)).or_else(of_cube)
+}
+
+/// Whether a file's name ends like that of a cube that is recognised by its signature.
+fn is_signed(path: &Path) -> bool {
+    let ending = path.extension().unwrap_or_default();
+    SIGNED.iter().any(|signed| ending.eq_ignore_ascii_case(signed))
+}
+
+/// Why a file that is named like a cube, but that [`is_cube_file`] does not accept, is none; `None`
+/// for other files, and for those that belong to a cube.
+pub fn why_no_cube(path: &Path) -> Option<&'static str> {
+    if !is_signed(path) || products::is_beside_a_cube(path) {
+        return None;
+    }
+    let head = bounded_read::head(path, HEAD).ok()?;
+    if head.is_empty() {
+        return Some("empty");
+    }
+    match format_of(path, &head).map(|format| format.kind) {
+        None => Some("not recognised"),
+        Some(Kind::Refused) => foreign::name_of(path, &head),
+        Some(_) => None,
+    }
 }
 
 /// A file that is no cube, for messages about folders without cubes.

@@ -71,7 +71,7 @@ pub use derived::mosaic::{Mosaic, demosaic, open_frame};
 pub use derived::resampled::{BandGrid, resampled};
 pub use detect::{
     Other, data_of, is_container_folder, is_cube_file, is_picture, is_raw_data_of,
-    is_spectral_library, is_unread_archive, needs_header, open, other,
+    is_spectral_library, is_unread_archive, needs_header, open, other, unread_stem, why_no_cube,
 };
 pub use flat::{envi, hsd, htc, numpy, tivita};
 pub use meaning::AXES_GUESSED;

@@ -543,6 +543,34 @@ def test_the_same_cube_in_two_forms_is_packed_once(hsipack: Hsipack, tmp_path: P
     assert "another cube already has the name 1" in message
 
 
+@pytest.mark.parametrize("shared", ["margin", "first rows", "all"])
+def test_cubes_with_equal_margins_are_different_cubes(
+    hsipack: Hsipack, tmp_path: Path, shared: str
+) -> None:
+    first, other = SERIES[0].copy(), SERIES[1].copy()
+    match shared:
+        case "margin":
+            for cube in (first, other):
+                cube[:2], cube[-2:] = 0, 0
+        case "first rows":
+            other[:2] = first[:2]
+        case "all":
+            # Values that are all equal do not show which cube it is.
+            first[:], other[:] = 0, 0
+    root = tmp_path / "in"
+    root.mkdir()
+    write_envi(root / "a.hdr", first)
+    tifffile.imwrite(root / "a.tif", other.transpose(2, 0, 1), photometric="minisblack")
+    message = hsipack.refuse(root, out=tmp_path / "out", names=None)
+    assert "another cube already has the name a" in message
+    # The same cube is found despite its margin.
+    if shared == "margin":
+        tifffile.imwrite(root / "a.tif", first.transpose(2, 0, 1), photometric="minisblack")
+        report = hsipack.convert(root, out=tmp_path / "out")
+        check(tmp_path / "out", {"a": first})
+        assert any("holds the same cube in another form" in note for note in report["notes"])
+
+
 def test_a_folder_without_cubes_says_what_it_holds(hsipack: Hsipack, tmp_path: Path) -> None:
     for number in range(9):
         Image.fromarray(LABELS[0]).save(tmp_path / f"{number}.png")

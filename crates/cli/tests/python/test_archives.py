@@ -655,3 +655,39 @@ def test_archives_in_archives_are_not_opened(
     before = tree(out)
     assert "no cube in this archive" in hsipack.refuse(outer, out=tmp_path / "no", names=outer)
     assert tree(out) == before
+
+
+def test_files_that_a_search_passes_over_are_noted(hsipack: Hsipack, tmp_path: Path) -> None:
+    root = tmp_path / "in"
+    root.mkdir()
+    cube = smooth_cube()
+    np.save(root / "a.npy", cube)
+    npy = (root / "a.npy").read_bytes()
+    (root / "c.npy").touch()
+    for name in ("d.tif", "e.NPZ", "f.h5"):
+        (root / name).write_bytes(bytes(1000))
+    (root / "g.npy.gz").write_bytes(gzip.compress(npy))
+    (root / "more.tar.xz").write_bytes(b"\xfd7zXZ\x00")
+    for name in ("table.csv", "notes.txt", "photo.png", "values.dat", "list.csv.gz", "empty.txt"):
+        (root / name).write_bytes(b"" if name == "empty.txt" else b"a,b\n1,2\n")
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
+        archive.writestr("inner.npy", npy)
+    files = [("z.npy", npy), ("inner.zip", inner.getvalue())]
+    write_zip(root / "outer.zip", files, zipfile.ZIP_DEFLATED, large=False)
+    # What lies unpacked beside an archive is not missed, nor is what is excluded.
+    (root / "a.npy.xz").write_bytes(b"\xfd7zXZ\x00")
+    (root / "x.7z").touch()
+    words = ("convert", root, "-o", tmp_path / "out", "--exclude", "x.7z", "--axes", "yxb")
+    expected = [
+        "4 files named like cubes hold none and are left out: c.npy (empty), "
+        "d.tif (not recognised), e.NPZ (not recognised), f.h5 (not recognised)",
+        "3 archives are not opened: g.npy.gz, more.tar.xz, "
+        f"{root}/outer.zip/inner.zip (unpack them)",
+    ]
+    for options in (["--dry-run"], []):
+        done = hsipack.run(*words, *options, "--json")
+        assert done.returncode == 0, done.stderr
+        notes = json.loads(done.stdout)["notes"]
+        assert [note for note in notes if "left out" in note or "opened" in note] == expected
+    assert sorted(line["name"] for line in samples(tmp_path / "out")) == ["a", "outer.zip/z"]

@@ -388,6 +388,12 @@ def test_cubes_without_a_place_or_a_time_become_no_items(hsipack: Hsipack, folde
     assert done.returncode == 0, done.stderr
     assert "3 georeferenced cube(s) left out, because they have no time" in done.stdout
     assert not (folder / "card/stac").exists()
+    table = ["name,time", *(f"{path.stem},1 May" for path in (folder / "scans").glob("*.tif"))]
+    (folder / "times.csv").write_text("\n".join(table))
+    hsipack.convert(folder / "scans", "--table", folder / "times.csv", out=folder / "may.hsipack")
+    done = hsipack.run("card", "may.hsipack", "-o", "may", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "because they have no time that can be read in the column time" in done.stdout
     (folder / "about.toml").write_text("start = 2026-05-01\nend = 2026-05-31\n")
     words = ("-o", "card", "--about", "about.toml", "--force", "--json")
     report = json.loads(hsipack.run("card", "plain.hsipack", *words, cwd=folder).stdout)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 from pathlib import Path
 
 import h5py
 import numpy as np
-from helpers import Hsipack
+import pytest
+from helpers import Hsipack, read_zarr
 
 
 def refused(hsipack: Hsipack, *words: object, status: int = 1) -> str:
@@ -26,6 +30,70 @@ def test_overflow_names_scale(hsipack: Hsipack, tmp_path: Path) -> None:
     error = refused(hsipack, "convert", path, "-o", tmp_path / "out")
     assert error.endswith("(pass --scale auto, a larger --scale, or --dtype float32)")
     assert hsipack.run("convert", path, "-o", tmp_path / "out", "--scale", "auto").returncode == 0
+
+
+@pytest.mark.parametrize("marker", [-3.4028234663852886e38, -1.23e34, 1e20, 9.96921e36])
+def test_numbers_that_mark_missing_pixels_name_nodata(
+    hsipack: Hsipack, tmp_path: Path, marker: float
+) -> None:
+    path = tmp_path / "a.npy"
+    values = np.full((5, 4, 6), 0.5, np.float32)
+    values[1, 2] = marker
+    np.save(path, values)
+    error = refused(hsipack, "convert", path, "-o", tmp_path / "out")
+    assert "band 0, row 1, column 2" in error
+    assert "most likely marks a missing pixel" in error
+    option = re.search(r"\(pass (--nodata) (\S+); if it is a value, pass --scale auto", error)
+    assert option, error
+    done = hsipack.run("convert", path, "-o", tmp_path / "out", *option.groups())
+    assert done.returncode == 0, done.stderr
+    packed = read_zarr(tmp_path / "out")[0]
+    assert np.isnan(packed[1, 2]).all()
+    assert np.isnan(packed).sum() == 6
+
+
+def test_values_that_become_0_are_noted(hsipack: Hsipack, tmp_path: Path) -> None:
+    values = np.full((5, 4, 6), 2e-8, np.float32)
+    np.save(tmp_path / "a.npy", values)
+    values[0] = 0.5
+    values[..., 3] = 1
+    np.save(tmp_path / "b.npy", values)
+    values[..., 1:] = 1
+    values[:, :2, 0] = 0
+    np.save(tmp_path / "c.npy", values)
+
+    def notes(*words: object) -> list[str]:
+        options = ["--axes", "yxb", "--json"]
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        done = hsipack.run("convert", *words, *options, "-o", tmp_path / "out")
+        assert done.returncode == 0, done.stderr
+        return [note for note in json.loads(done.stdout)["notes"] if "too small" in note]
+
+    remedy = "pass --scale auto or --dtype float32"
+    [note] = notes(*(tmp_path / f"{name}.npy" for name in "abc"))
+    assert note == (
+        f"{tmp_path}/a.npy: its values are too small for float16: 100 % of those that are not 0 "
+        f"became 0; so it is in 2 other cubes; {remedy}"
+    )
+    [note] = notes(tmp_path / "c.npy")
+    assert f"80 % of those that are not 0 became 0 in band 0; {remedy}" in note
+    assert not notes(tmp_path / "a.npy", "--scale", "auto")
+    assert not notes(tmp_path / "a.npy", "--dtype", "float32", "--raw-values")
+
+
+@pytest.mark.parametrize("option", ["--image", "--target"])
+def test_overflow_of_companions_names_no_scale(
+    hsipack: Hsipack, tmp_path: Path, option: str
+) -> None:
+    path = cube(tmp_path)
+    (tmp_path / "beside").mkdir()
+    np.save(tmp_path / "beside" / "a.npy", np.full((5, 4, 6), 1e300))
+    pattern = f"extra={tmp_path}/beside/{{stem}}.npy"
+    error = refused(hsipack, "convert", path, option, pattern, "-o", tmp_path / "out")
+    assert "does not fit" in error
+    assert "--scale" not in error
+    assert "--nodata" not in error
+    assert error.endswith("(mark missing pixels in the file, or give it smaller values)")
 
 
 def test_missing_masks_name_mask_fill(hsipack: Hsipack, tmp_path: Path) -> None:

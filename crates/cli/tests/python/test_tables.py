@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -535,3 +536,52 @@ def test_datasets_are_merged_by_the_command(hsipack: Hsipack, tmp_path: Path) ->
     assert np.allclose(packed, np.stack(cubes[0] + cubes[1]), rtol=1e-3)
     assert "output exists" in check_refusal(hsipack.run("merge", *words), out)
     assert hsipack.run("validate", out, "--source").returncode == 0
+
+
+def test_long_ids_keep_their_digits(hsipack: Hsipack, tmp_path: Path) -> None:
+    ids = ["12345678901234567890123", "12345678901234567890124", "7"]
+    numbers = [9007199254740993, 9007199254740992, 1]
+    write_cubes(tmp_path / "in", 3)
+    names = sorted(path.stem for path in (tmp_path / "in").iterdir())
+    rows = list(zip(names, ids, numbers, [0.5, 1e300, 3], strict=True))
+    lines = [f"{name},{one},{number},{real}" for name, one, number, real in rows]
+    (tmp_path / "t.csv").write_text("\n".join(["name,scan,number,real", *lines]) + "\n")
+    objects = (
+        f'{{"name": "{name}", "scan": {one}, "number": {number}, "real": {real}}}'
+        for name, one, number, real in rows
+    )
+    (tmp_path / "t.json").write_text(f"[{','.join(objects)}]")
+    for table in ("t.csv", "t.json"):
+        out = tmp_path / f"{table}.hsipack"
+        hsipack.convert(tmp_path / "in", "--table", tmp_path / table, out=out)
+        packed = samples(out)
+        assert [str(line["scan"]) for line in packed] == ids
+        assert [line["number"] for line in packed] == numbers
+        assert [line["real"] for line in packed] == [0.5, 1e300, 3]
+
+
+def test_times_of_parquet_are_written_as_rfc_3339(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 2)
+    names = sorted(path.stem for path in (tmp_path / "in").iterdir())
+    texts = ["2020-01-01T10:00:00Z", "1969-12-31T23:59:59.25Z"]
+    times = [datetime.fromisoformat(text) for text in texts]
+    columns = {
+        unit: pyarrow.array(times, pyarrow.timestamp(unit, tz="UTC")) for unit in ("ms", "us", "ns")
+    }
+    columns["local"] = pyarrow.array(
+        [time.replace(tzinfo=None) for time in times], pyarrow.timestamp("ns")
+    )
+    columns["date"] = pyarrow.array([time.date() for time in times], pyarrow.date32())
+    columns["of"] = pyarrow.array([{"ns": time} for time in times]).cast(
+        pyarrow.struct([("ns", pyarrow.timestamp("ns", tz="UTC"))])
+    )
+    columns["count"] = pyarrow.array([1577872800000000000, 1])
+    table = pyarrow.table({"name": names, **columns})
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(tmp_path / "in", "--table", tmp_path / "t.parquet", out=out)
+    packed = samples(out)
+    for column in ("ms", "us", "ns", "local", "of.ns"):
+        assert [line[column] for line in packed] == texts, column
+    assert [line["date"] for line in packed] == ["2020-01-01", "1969-12-31"]
+    assert [line["count"] for line in packed] == [1577872800000000000, 1]

@@ -30,6 +30,7 @@ mod tests {
 
     use crate::convert::{
         BandSelection, ChunkShape, ConvertOptions, Fill, KeepBits, Mode, Reference, Scale,
+        ValueOptions,
     };
 
     fn parsed(flags: &[&str]) -> Result<ConvertOptions, clap::Error> {
@@ -89,6 +90,10 @@ mod tests {
         assert!(typed.values.raw_values && !typed.values.drop_bad_bands);
         let masks = typed.with_classes().unwrap().mask;
         assert_eq!((masks[0].classes.len(), masks[0].class_names.len()), (2, 1));
+        // clap takes no exponents with a sign for negative numbers.
+        let exponents = parsed(&["--nodata", "-3.4028234663852886e+38", "--fill", "-1e-3"]);
+        let ValueOptions { nodata, fill, .. } = exponents.unwrap().values;
+        assert_eq!((nodata, fill), (Some(f32::MIN.into()), Fill::Value(-1e-3)));
         let ranges = parsed(&["--wavelengths", "450-700.5"]).unwrap().values.bands;
         assert_eq!(ranges, BandSelection::Wavelengths(vec![(450.0, 700.5)]));
         for wrong in [
@@ -105,6 +110,7 @@ mod tests {
             "--shard-size=0",
             "--nodata=nan",
             "--nodata=error",
+            "--nodata=--raw-values",
             "--dtype=int8",
             "--normalize=l3",
         ] {

@@ -195,19 +195,19 @@ impl Encoder {
         Ok(encoded)
     }
 
-    /// Reads and packs a whole cube, a block of at most `budget` bytes at a time, without its
-    /// statistics.
+    /// Reads and packs all values of a companion, a block of at most `budget` bytes at a time,
+    /// without their statistics.
     ///
     /// # Errors
     /// The same as those of [`read`](Self::read) and [`encode`](Self::encode).
-    pub fn encode_whole(&mut self, cube: &OpenCube, budget: usize) -> Result<Encoded> {
+    pub fn encode_companion(&mut self, cube: &OpenCube, budget: usize) -> Result<Encoded> {
         let (height, slab) = (cube.grid.shape().rows, cube.grid.tile().rows);
         let block = cube.source.preferred_rows(budget).div_ceil(slab).max(1) * slab;
         let mut encoded = Encoded::default();
         for first in (0..height).step_by(block) {
             let rows = first..height.min(first + block);
             self.read(cube, rows.clone(), None)?;
-            encoded = self.encode(cube, rows, encoded)?;
+            encoded = self.encode(cube, rows, encoded).map_err(companion_overflow)?;
         }
         encoded.slabs.clear();
         Ok(encoded)
@@ -440,6 +440,26 @@ fn refuse_overflow(
     let wavelength =
         info.wavelength.as_ref().map(|nm| format!(" ({} nm)", nm[band])).unwrap_or_default();
     let value = f64::from(values[at]) * cube.transform.scale;
+    let scale = remedy![
+        "pass ",
+        Opt::Scale.to("auto"),
+        ", a larger ",
+        Opt::Scale,
+        ", or ",
+        Opt::Dtype.to("float32")
+    ];
+    if let Some(stored) = likely_missing(cube, position, band) {
+        return Err(Error::new(
+            ErrorKind::Overflow,
+            format!(
+                "band {band}{wavelength}, row {}, column {}: the value {value:e} does not fit fp16, and most likely marks a missing pixel",
+                position.row, position.column
+            ),
+        )
+        .with_remedy(
+            remedy!["pass ", Opt::Nodata.to(format!("{stored:e}"))].joined("; if it is a value, ", scale),
+        ));
+    }
     Err(Error::new(
         ErrorKind::Overflow,
         format!(
@@ -449,12 +469,25 @@ fn refuse_overflow(
             if cube.transform.scale == 1.0 { String::new() } else { format!(" (× scale {})", cube.transform.scale) }
         ),
     )
-    .with_remedy(remedy![
-        "pass ",
-        Opt::Scale.to("auto"),
-        ", a larger ",
-        Opt::Scale,
-        ", or ",
-        Opt::Dtype.to("float32")
-    ]))
+    .with_remedy(scale))
+}
+
+/// The least magnitude of the numbers with which programs mark missing pixels in float files, such
+/// as 1e20, -1.23e34, 9.96921e36 and -3.4028235e38. No sensor measures them.
+const LIKELY_MISSING: f64 = 1e20;
+
+/// The stored number of a value, if it is so large that it most likely marks a missing pixel.
+fn likely_missing(cube: &OpenCube, position: PixelPosition, band: usize) -> Option<f64> {
+    let mut buffer = RowBuffer::new();
+    cube.source.read_rows(position.row..position.row + 1, &mut buffer).ok()?;
+    let stored = buffer.number(position.column * cube.source.info().shape.bands + band);
+    (stored.is_finite() && stored.abs() >= LIKELY_MISSING).then_some(stored)
+}
+
+/// The error of a companion, to whose values neither a scale nor a missing number applies.
+fn companion_overflow(error: Error) -> Error {
+    if error.kind() != ErrorKind::Overflow {
+        return error;
+    }
+    error.with_remedy("mark missing pixels in the file, or give it smaller values")
 }

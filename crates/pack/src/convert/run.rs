@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use hsipack_format::checksums::Hasher;
 use hsipack_format::metadata::{Role, Root};
+use hsipack_format::remedy::current;
 use hsipack_format::samples::{Sample, Samples, SourceRecord};
 use hsipack_format::{DType, Error, ErrorKind, Opt, Result, remedy};
 use hsipack_store::folder::check_outside;
@@ -24,7 +25,7 @@ use super::plan::{self, Plan, PlannedSample, PlannedStack};
 use super::request::{self, CommandRecord};
 use super::shared_geo;
 use super::staging::{self, About, Begun, Claim, Staging};
-use super::stats::StackStats;
+use super::stats::{StackStats, Vanished};
 use crate::input::ARRAY;
 use crate::precision::Information;
 use crate::progress::Progress;
@@ -549,6 +550,7 @@ pub(super) fn report(
             .iter()
             .map(|note| mirror::with_urls(note))
             .chain(bad_bands::notes(&bad_bands))
+            .chain(vanished(plan, outcome))
             .collect(),
         bad_bands,
         skipped: plan.skipped.iter().map(|skipped| mirror::with_urls(skipped)).collect(),
@@ -598,6 +600,29 @@ fn worst(plan: &Plan, outcome: &Outcome) -> Option<WorstError> {
         absolute_band,
         absolute_wavelength,
     })
+}
+
+/// A note that most values of a cube, or of a band, were too small for their type.
+fn vanished(plan: &Plan, outcome: &Outcome) -> Option<String> {
+    let cubes = plan.samples.iter().zip(&outcome.samples);
+    let mut cubes = cubes.filter_map(|(sample, record)| Some((sample, record.vanished?)));
+    let (sample, Vanished { band, part }) = cubes.next()?;
+    let band = band.map(|band| sample.description.bands.as_ref().map_or(band, |all| all[band]));
+    let in_band = band.map_or_else(String::new, |band| format!(" in band {band}"));
+    let others = match cubes.count() {
+        0 => String::new(),
+        1 => "; so it is in 1 other cube".to_owned(),
+        others => format!("; so it is in {others} other cubes"),
+    };
+    let remedy =
+        remedy!["pass ", Opt::Scale.to("auto"), " or ", Opt::Dtype.to(DType::F32.to_string())];
+    Some(format!(
+        "{}: its values are too small for {}: {} % of those that are not 0 became 0{in_band}{others}; {}",
+        sample.input.text(),
+        plan.values.dtype(),
+        (100.0 * part).floor(),
+        remedy.render(current())
+    ))
 }
 
 impl Report {

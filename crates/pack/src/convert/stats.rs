@@ -33,6 +33,10 @@ pub struct Band {
     pub max_rel_error: f64,
     /// Sum of |packed − value| / |value|.
     pub sum_rel_error: f64,
+    /// Finite values that are not 0, before packing.
+    pub nonzero: u64,
+    /// Those of them that packing made 0.
+    pub vanished: u64,
 }
 
 impl Band {
@@ -47,6 +51,8 @@ impl Band {
         max_abs_error: 0.0,
         max_rel_error: 0.0,
         sum_rel_error: 0.0,
+        nonzero: 0,
+        vanished: 0,
     };
 
     /// Standard deviation of the finite values (dividing by their number).
@@ -73,6 +79,8 @@ impl Band {
         self.max_abs_error = self.max_abs_error.max(other.max_abs_error);
         self.max_rel_error = self.max_rel_error.max(other.max_rel_error);
         self.sum_rel_error += other.sum_rel_error;
+        self.nonzero += other.nonzero;
+        self.vanished += other.vanished;
     }
 }
 
@@ -89,6 +97,15 @@ pub struct Summary {
     pub inf: u64,
     /// Least and greatest finite value.
     pub range: Option<[f64; 2]>,
+}
+
+/// Most of the values of a cube, or of a band, became 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Vanished {
+    /// The band; `None` for the whole cube.
+    pub band: Option<usize>,
+    /// The part of the values other than 0 that became 0.
+    pub part: f64,
 }
 
 impl BandStats {
@@ -125,6 +142,23 @@ impl BandStats {
     /// value.
     pub fn worst_absolute(&self) -> Option<(usize, f64)> {
         self.worst(|band| band.max_abs_error)
+    }
+
+    /// The part of the values other than 0 that packing made 0, in the whole cube or in the band
+    /// that lost most of them; `None` if it is less than half in each.
+    pub fn vanished(&self) -> Option<Vanished> {
+        let part = |nonzero: u64, vanished: u64| {
+            (vanished > 0 && 2 * vanished >= nonzero).then(|| vanished as f64 / nonzero as f64)
+        };
+        let sum = |count: fn(&Band) -> u64| self.0.iter().map(count).sum();
+        if let Some(part) = part(sum(|band| band.nonzero), sum(|band| band.vanished)) {
+            return Some(Vanished { band: None, part });
+        }
+        let bands = self.0.iter().enumerate();
+        let bands = bands.filter_map(|(number, band)| {
+            Some(Vanished { band: Some(number), part: part(band.nonzero, band.vanished)? })
+        });
+        bands.reduce(|worst, next| if next.part > worst.part { next } else { worst })
     }
 
     fn worst(&self, error: impl Fn(&Band) -> f64) -> Option<(usize, f64)> {
@@ -199,7 +233,8 @@ impl BandStats {
                 band.max_rel_error,
                 band.sum_rel_error,
             ];
-            json!([band.count, band.nan, band.inf, reals.map(f64::to_bits)])
+            let reals = reals.map(f64::to_bits);
+            json!([band.count, band.nan, band.inf, reals, band.nonzero, band.vanished])
         };
         Value::Array(self.0.iter().map(band).collect())
     }
@@ -226,6 +261,9 @@ impl BandStats {
                 max_abs_error,
                 max_rel_error,
                 sum_rel_error,
+                // Earlier versions did not count these.
+                nonzero: state[4].as_u64().unwrap_or(0),
+                vanished: state[5].as_u64().unwrap_or(0),
             })
         };
         state.as_array()?.iter().map(band).collect::<Option<_>>().map(Self)
@@ -362,6 +400,8 @@ struct Sums {
     sum: f64,
     squares: f64,
     sum_rel: f64,
+    nonzero: u64,
+    vanished: u64,
 }
 
 const NO_SUMS: Sums = Sums {
@@ -375,6 +415,8 @@ const NO_SUMS: Sums = Sums {
     sum: 0.0,
     squares: 0.0,
     sum_rel: 0.0,
+    nonzero: 0,
+    vanished: 0,
 };
 
 impl Sums {
@@ -394,7 +436,14 @@ impl Sums {
             self.sum += difference;
             self.squares += difference * difference;
             self.sum_rel += f64::from(rel);
+            self.count_zeros(x, y);
         }
+    }
+
+    /// Counts a finite value.
+    fn count_zeros(&mut self, x: f32, y: f32) {
+        self.nonzero += u64::from(x != 0.0);
+        self.vanished += u64::from(x != 0.0 && y == 0.0);
     }
 }
 
@@ -474,6 +523,19 @@ impl TileSums {
         }
     }
 
+    /// Whether a value may have become 0: its relative error is 1.
+    fn may_have_vanished(&self) -> bool {
+        self.max_rel.iter().any(|rel| *rel >= 1.0)
+    }
+
+    /// Counts values other than 0, if none became 0. To save time, zeros are found only where all
+    /// of the `pixels` pixels are 0 in a band, as in the margins of a scene.
+    fn count_nonzero(&self, pixels: u64, bands: &mut [Sums]) {
+        for (band, sums) in bands.iter_mut().enumerate() {
+            sums.nonzero += if self.min[band] == 0.0 && self.max[band] == 0.0 { 0 } else { pixels };
+        }
+    }
+
     /// Adds the sums over `pixels` pixels to those of the bands, and resets the sums.
     fn flush(&mut self, pixels: u64, bands: &mut [Sums]) {
         for (band, sums) in bands.iter_mut().enumerate() {
@@ -522,7 +584,17 @@ impl Gatherer {
             for (x, y) in values.chunks_exact(bands).zip(packed.chunks_exact(bands)) {
                 self.tile.add::<ERRORS>(x, y, pivots);
             }
-            self.tile.flush((values.len() / bands) as u64, &mut self.bands);
+            let pixels = (values.len() / bands) as u64;
+            if ERRORS && self.tile.may_have_vanished() {
+                for (x, y) in values.chunks_exact(bands).zip(packed.chunks_exact(bands)) {
+                    for (band, sums) in self.bands.iter_mut().enumerate() {
+                        sums.count_zeros(x[band], y[band]);
+                    }
+                }
+            } else {
+                self.tile.count_nonzero(pixels, &mut self.bands);
+            }
+            self.tile.flush(pixels, &mut self.bands);
         }
     }
 
@@ -543,6 +615,8 @@ impl Gatherer {
                 max_abs_error: sums.max_abs.into(),
                 max_rel_error: sums.max_rel.into(),
                 sum_rel_error: sums.sum_rel,
+                nonzero: sums.nonzero,
+                vanished: sums.vanished,
             }
         });
         let stats = BandStats(bands.collect());
@@ -605,6 +679,8 @@ mod tests {
                     max_abs_error: finite.iter().map(|(x, y)| (y - x).abs()).fold(0.0, f64::max),
                     max_rel_error: finite.iter().map(rel).fold(0.0, f64::max),
                     sum_rel_error: finite.iter().map(rel).sum(),
+                    nonzero: finite.iter().filter(|(x, _)| *x != 0.0).count() as u64,
+                    vanished: finite.iter().filter(|(x, y)| *x != 0.0 && *y == 0.0).count() as u64,
                 }
             })
             .collect()
@@ -622,6 +698,7 @@ mod tests {
         }
         for (got, want) in stats.0.iter().zip(oracle(bands, values, &packed)) {
             assert_eq!((got.count, got.nan, got.inf), (want.count, want.nan, want.inf));
+            assert_eq!((got.nonzero, got.vanished), (want.nonzero, want.vanished));
             let close = |a: f64, b: f64| (a - b).abs() <= 1e-6 * b.abs().max(1e-6);
             assert_eq!((got.min, got.max), (want.min, want.max));
             assert!(close(got.mean, want.mean), "{got:?} {want:?}");
@@ -673,6 +750,23 @@ mod tests {
         gatherer.add(&values, &vec![0.0; values.len()], true);
         let got: Vec<f64> = gatherer.take().0.iter().map(|band| band.max_rel_error).collect();
         assert_eq!(got, [1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn values_that_become_0_are_told_for_the_cube_or_a_band() {
+        let part = |values: &[f32]| {
+            let values: Vec<f32> = values.iter().cycle().take(3 * 100).copied().collect();
+            let packed: Vec<f32> = values.iter().map(|x| f16::from_f32(*x).to_f32()).collect();
+            let mut gatherer = Gatherer::new(3);
+            gatherer.add(&values, &packed, true);
+            gatherer.take().vanished()
+        };
+        assert_eq!(part(&[2e-8, 1e-8, -1e-9]), Some(Vanished { band: None, part: 1.0 }));
+        assert_eq!(part(&[0.0, 2e-8, 0.0]), Some(Vanished { band: None, part: 1.0 }));
+        assert_eq!(part(&[1.0, 2e-8, 1.0]), Some(Vanished { band: Some(1), part: 1.0 }));
+        let two_pixels = [1.0, 2e-8, 1.0, 1.0, 1.0, 1.0];
+        assert_eq!(part(&two_pixels), Some(Vanished { band: Some(1), part: 0.5 }));
+        assert_eq!(part(&[1.0, 0.0, 1e-7]), None);
     }
 
     #[test]

@@ -166,6 +166,7 @@ fn planned(
         }
         keep_bits = keep_bits.filter(|bits| theirs.keep_bits == Some(*bits));
     }
+    notes.extend(differences(sources, with_wavelengths.map(|(stack, _)| stack)));
     let per_shard = sources.iter().map(|(_, stack)| stack.image.grid().samples_per_shard());
     let grid = Grid::new(image.shape(), image.grid().tile(), per_shard.max().unwrap_or(1))?;
     let grid = grid.in_band_groups(image.grid().band_group())?;
@@ -194,6 +195,41 @@ fn planned(
         ..ValueOptions::default()
     };
     Ok((planned, values))
+}
+
+/// Notes about parts of a stack whose units, wavelengths or fwhm differ; the bands of all are those
+/// of `kept`.
+fn differences(sources: &[(&Dataset, &Stack)], kept: Option<&Stack>) -> Vec<String> {
+    let folder = |stack: &Stack| stack.image.folder().display().to_string();
+    let mut notes = Vec::new();
+    let unit = |stack: &Stack| stack.image.meta().unit();
+    let with_unit = sources.iter().find_map(|(_, stack)| Some((*stack, unit(stack)?)));
+    for (_, stack) in sources {
+        if let (Some((first, ours)), Some(theirs)) = (&with_unit, unit(stack))
+            && *ours != theirs
+        {
+            notes.push(format!(
+                "{}: its values are in {theirs}, but those of {} are in {ours}",
+                folder(stack),
+                folder(first)
+            ));
+        }
+        let Some(kept) = kept else { continue };
+        if stack.wavelength.is_none() {
+            notes.push(format!(
+                "{}: it gives no wavelengths; those of {} are used",
+                folder(stack),
+                folder(kept)
+            ));
+        } else if stack.fwhm.is_some() && stack.fwhm != kept.fwhm {
+            notes.push(format!(
+                "{}: its fwhm differ from those of {}, which are kept",
+                folder(stack),
+                folder(kept)
+            ));
+        }
+    }
+    notes
 }
 
 /// Properties that must be equal in all parts of a stack.

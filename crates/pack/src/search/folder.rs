@@ -8,6 +8,7 @@ use hsipack_source::{BandPattern, BandsOfCube};
 use hsipack_store::{is_packed, mirror};
 use walkdir::WalkDir;
 
+use super::passed_over::PassedOver;
 use super::{archives, containers};
 use crate::convert::staging::is_unfinished;
 use crate::convert::{ValueOptions, header, pairs};
@@ -23,6 +24,8 @@ pub(super) struct Search<'a> {
     pub values: &'a ValueOptions,
     /// Takes errors of paths that cannot be searched. If it returns them, the search ends.
     pub skip: &'a dyn Fn(String, Error) -> Result<()>,
+    /// Takes files that may hold cubes, but are not opened.
+    pub passed_over: &'a PassedOver,
 }
 
 /// Whether a file or folder of this name is hidden. This includes macOS's `._x` files beside `x`,
@@ -241,7 +244,11 @@ fn search_below(
             continue;
         }
         if entry.file_type().is_file() && mirror::is_archive(path) {
-            if is_in_archive || (search.excluded)(path) {
+            if (search.excluded)(path) {
+                continue;
+            }
+            if is_in_archive {
+                search.passed_over.add_archive(path, root);
                 continue;
             }
             match archives::to_search(path) {
@@ -271,6 +278,8 @@ fn search_below(
             pairs::is_reference(path) || is_calibrated && pairs::is_reflectance_of_scan(path, root);
         if candidate && !(search.excluded)(path) && !is_no_cube {
             inputs.push(Input { root: Some(root.to_owned()), ..Input::of(path) });
+        } else if !candidate && entry.file_type().is_file() && !(search.excluded)(path) {
+            search.passed_over.add_file(path, root);
         }
     }
     Ok(())

@@ -9,6 +9,7 @@
 //! | `archives.rs`, `only_cube.rs` | archives, which are treated as folders |
 //! | `containers.rs` | many cubes in one file |
 //! | `exclusion.rs` | what `--exclude` leaves out |
+//! | `passed_over.rs` | broken files and unread archives, for notes |
 
 mod archives;
 mod containers;
@@ -16,6 +17,7 @@ mod exclusion;
 mod folder;
 mod globs;
 mod only_cube;
+mod passed_over;
 mod wildcards;
 
 use std::collections::HashSet;
@@ -29,6 +31,7 @@ pub(crate) use self::exclusion::Exclusion;
 use self::folder::{Search, find_cubes};
 use self::globs::{expand_glob, glob_of_files};
 pub(crate) use self::only_cube::only_cube;
+use self::passed_over::PassedOver;
 use self::wildcards::first_wildcard;
 use crate::convert::{ValueOptions, header};
 use crate::input::Input;
@@ -40,10 +43,11 @@ use crate::table;
 /// # Errors
 /// If an input does not exist, or a folder, glob or list contains no cube.
 pub fn expand(inputs: &[String], exclude: &[String], values: &ValueOptions) -> Result<Vec<Input>> {
-    expand_skipping(inputs, exclude, values, &|_, error| Err(error))
+    expand_skipping(inputs, exclude, values, &|_, error| Err(error)).map(|(inputs, _)| inputs)
 }
 
 /// [`expand`], where `skip` takes the errors of inputs that cannot be searched, and their paths.
+/// Also returns notes about files in folders that may hold cubes, but are none of the inputs.
 ///
 /// # Errors
 /// Those of `skip`; if an option is invalid.
@@ -52,11 +56,12 @@ pub(crate) fn expand_skipping(
     exclude: &[String],
     values: &ValueOptions,
     skip: &dyn Fn(String, Error) -> Result<()>,
-) -> Result<Vec<Input>> {
+) -> Result<(Vec<Input>, Vec<String>)> {
     let exclusion = Exclusion::parse(exclude)?;
     let excluded = |path: &Path| exclusion.matches(path);
     let axes = values.axes()?;
-    let search = Search { excluded: &excluded, values, skip };
+    let passed_over = PassedOver::default();
+    let search = Search { excluded: &excluded, values, skip, passed_over: &passed_over };
     let mut all = Vec::new();
     for text in inputs {
         let found = match expand_one(text, &search) {
@@ -85,7 +90,7 @@ pub(crate) fn expand_skipping(
         let headers: HashSet<PathBuf> = headers.map(whole).collect();
         all.retain(|input| !headers.contains(&whole(input.file.clone())));
     }
-    Ok(all)
+    Ok((all, passed_over.notes().collect()))
 }
 
 /// The error for a file that is given instead of a folder of bands.

@@ -6,6 +6,7 @@ use hsipack_format::{Error, Result};
 use hsipack_store::mirror;
 
 use super::folder::{Search, find_cubes, is_hidden};
+use super::passed_over::PassedOver;
 use crate::convert::ValueOptions;
 use crate::input::Input;
 
@@ -34,7 +35,9 @@ pub(crate) fn only_cube(input: Input) -> Result<Input> {
         return Ok(Input { file: folder, ..input });
     }
     let values = ValueOptions::default();
-    let search = Search { excluded: &|_| false, values: &values, skip: &|_, error| Err(error) };
+    let passed_over = PassedOver::default();
+    let (excluded, skip) = (&|_: &Path| false, &|_, error| Err(error));
+    let search = Search { excluded, values: &values, skip, passed_over: &passed_over };
     let found = find_cubes(&folder, &search)?;
     if let [cube] = &found[..] {
         return Ok(Input { variable: input.variable, root: None, ..cube.clone() });

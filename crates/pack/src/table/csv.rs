@@ -9,7 +9,8 @@ use super::rows::Rows;
 /// Reads a table with a header. Cells are between commas; between tabs or semicolons if the header
 /// has no commas.
 ///
-/// If every cell of a column is a whole number, or a number, the column becomes numbers. In tables
+/// If every cell of a column is a whole number, or a number, the column becomes numbers, unless
+/// digits of long whole numbers would be lost, which are ids. In tables
 /// with semicolons, numbers may have decimal commas. `True` and `False` become booleans, and empty
 /// cells null.
 ///
@@ -120,6 +121,9 @@ fn convert(rows: &mut Rows, decimal_comma: bool) {
     }
 }
 
+/// The most digits of which every whole number is a double-precision number.
+const MAX_DIGITS: usize = 15;
+
 /// Whether numbers in a column become numbers.
 fn is_converted(column: &str) -> bool {
     !["name", "path", "group", "split"].contains(&column)
@@ -149,5 +153,11 @@ fn number_with_comma(cell: &str) -> Option<Json> {
 
 fn number(cell: &str) -> Option<Json> {
     let value: f64 = cell.parse().ok().filter(|_| is_plain(cell))?;
+    // Other long ids would become the same number.
+    let digits = cell.trim_start_matches(['+', '-']);
+    let is_long = digits.len() > MAX_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_long && format!("{:.0}", value.abs()) != digits {
+        return None;
+    }
     Number::from_f64(value).map(Json::Number)
 }

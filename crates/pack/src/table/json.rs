@@ -151,7 +151,8 @@ struct Reader {
 
 impl Reader {
     fn parse(&mut self, text: &[u8]) -> serde_json::Result<Json> {
-        let mut deserializer = serde_json::Deserializer::from_slice(text);
+        let text = with_long_integers_as_text(text);
+        let mut deserializer = serde_json::Deserializer::from_slice(&text);
         let json = ValueSeed(self).deserialize(&mut deserializer)?;
         deserializer.end().map(|()| json)
     }
@@ -166,6 +167,52 @@ impl Reader {
             }
         }
     }
+}
+
+/// JSON whose whole numbers beyond 64 bits are texts. As numbers, such ids would lose digits, and
+/// some become equal.
+fn with_long_integers_as_text(json: &[u8]) -> Cow<'_, [u8]> {
+    // The digits of 2^63, the least that may be too many.
+    const DIGITS: usize = 19;
+    let (mut quoted, mut copied, mut at) = (Vec::new(), 0, 0);
+    while let Some(byte) = json.get(at) {
+        let start = at;
+        match byte {
+            b'"' => {
+                at += 1;
+                while json.get(at).is_some_and(|byte| *byte != b'"') {
+                    at += if json[at] == b'\\' { 2 } else { 1 };
+                }
+                at += 1;
+            }
+            b'-' | b'0'..=b'9' => {
+                let is_of_number = |byte: &u8| b"+-.eE0123456789".contains(byte);
+                at += json[at..].iter().take_while(|byte| is_of_number(byte)).count();
+                let number = &json[start..at];
+                let digits = number.strip_prefix(b"-").unwrap_or(number);
+                if digits.len() < DIGITS
+                    || !digits.iter().all(u8::is_ascii_digit)
+                    || digits[0] == b'0'
+                {
+                    continue;
+                }
+                let text = std::str::from_utf8(number).unwrap_or_default();
+                if text.parse::<i64>().is_err() && text.parse::<u64>().is_err() {
+                    quoted.extend_from_slice(&json[copied..start]);
+                    quoted.push(b'"');
+                    quoted.extend_from_slice(number);
+                    quoted.push(b'"');
+                    copied = at;
+                }
+            }
+            _ => at += 1,
+        }
+    }
+    if copied == 0 {
+        return Cow::Borrowed(json);
+    }
+    quoted.extend_from_slice(&json[copied..]);
+    Cow::Owned(quoted)
 }
 
 struct ValueSeed<'a>(&'a mut Reader);
@@ -241,6 +288,22 @@ mod tests {
         assert_eq!(json.at("a.b"), Some(&Json::Number(1.into())));
         assert_eq!(json.at("a.c.d.e"), Some(&Json::Number(2.into())));
         assert_eq!(json.at("a.d"), None);
+    }
+
+    #[test]
+    fn long_integers_keep_their_digits() {
+        let texts = |text: &str| match parse(text.as_bytes()).unwrap() {
+            Json::List(list) => list.iter().map(|json| json.text().unwrap().into_owned()).collect(),
+            _ => Vec::new(),
+        };
+        let long = ["12345678901234567890123", "-9223372036854775809", "18446744073709551615"];
+        assert_eq!(texts(&format!("[{}]", long.join(", "))), long);
+        let unchanged =
+            parse(br#"["a\\", "12345678901234567890123\"", 1e30, 0.1234567890123456789012]"#);
+        let Json::List(list) = unchanged.unwrap() else { panic!("a list") };
+        assert_eq!(list[1], Json::Text("12345678901234567890123\"".into()));
+        assert!(matches!(&list[2..], [Json::Number(_), Json::Number(_)]));
+        assert!(parse(b"[\"open").is_err() && parse(b"[012345678901234567890123]").is_err());
     }
 
     #[test]

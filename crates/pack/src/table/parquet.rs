@@ -4,13 +4,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
 use hsipack_format::{Error, Result};
+use parquet::basic::{LogicalType, TimeUnit};
 use parquet::file::reader::FileReader;
 use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::record::{Field, Row};
+use parquet::schema::types::ColumnDescPtr;
 use serde_json::Number;
 
 use super::json::{Json, MAX_VALUES};
 use super::rows::{Cell, Rows};
+use crate::utc;
 
 /// The most bytes that the values of one column in one row group may have, uncompressed.
 const MAX_COLUMN_BYTES: i64 = 512 << 20;
@@ -49,12 +52,20 @@ fn rows(bytes: Vec<u8>) -> Result<Rows> {
             return Err(damaged(format!("column {} has an impossible size", column.column_path())));
         }
     }
+    // The library gives these times as plain integers.
+    let is_nanos = |column: &ColumnDescPtr| match column.logical_type_ref() {
+        Some(LogicalType::Timestamp(time)) => matches!(time.unit, TimeUnit::NANOS),
+        _ => false,
+    };
+    let columns = metadata.file_metadata().schema_descr().columns().iter();
+    let nanos: Vec<String> =
+        columns.filter(|column| is_nanos(column)).map(|column| column.path().string()).collect();
     let mut rows = Rows::new("row", 1);
     let mut values = 0;
     for row in reader.get_row_iter(None).map_err(damaged)? {
         let row = row.map_err(damaged)?;
         let mut cells = Vec::new();
-        flatten(&row, "", &mut rows, &mut cells)?;
+        flatten(&row, "", &nanos, &mut rows, &mut cells)?;
         values += cells.iter().map(|(_, value)| count(value)).sum::<usize>();
         if values > MAX_VALUES {
             return Err(Error::unsupported(format!("the table has more than {MAX_VALUES} values"))
@@ -65,14 +76,28 @@ fn rows(bytes: Vec<u8>) -> Result<Rows> {
     Ok(rows)
 }
 
-fn flatten(row: &Row, prefix: &str, rows: &mut Rows, cells: &mut Vec<Cell>) -> Result<()> {
+/// Adds the values of a row to `cells`. `nanos` are the paths of columns of times in nanoseconds.
+fn flatten(
+    row: &Row,
+    prefix: &str,
+    nanos: &[String],
+    rows: &mut Rows,
+    cells: &mut Vec<Cell>,
+) -> Result<()> {
     for (name, field) in row.get_column_iter() {
         let name = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
         match field {
-            Field::Group(group) => flatten(group, &name, rows, cells)?,
+            Field::Group(group) => flatten(group, &name, nanos, rows, cells)?,
             // The index that pandas writes says nothing about samples.
             _ if name == "__index_level_0__" => {}
-            field => cells.push((rows.column(&name)?, json(field))),
+            field => {
+                // A list has its name, and then the names of parts.
+                let is_of = |path: &String| {
+                    path.strip_prefix(&name)
+                        .is_some_and(|parts| parts.is_empty() || parts.starts_with('.'))
+                };
+                cells.push((rows.column(&name)?, json(field, nanos.iter().any(is_of))));
+            }
         }
     }
     Ok(())
@@ -86,8 +111,13 @@ fn count(value: &Json) -> usize {
     }
 }
 
-fn json(field: &Field) -> Json {
+/// A value of a table; `nanos` says that whole numbers are times in nanoseconds.
+fn json(field: &Field, nanos: bool) -> Json {
     let whole = |value: i64| Json::Number(value.into());
+    let time = |count: i64, per_second: i64| {
+        let (seconds, fraction) = (count.div_euclid(per_second), count.rem_euclid(per_second));
+        Json::Text(utc::time(seconds, (fraction * (1_000_000_000 / per_second)) as u32).into())
+    };
     let real = |value: f64| Number::from_f64(value).map_or(Json::Null, Json::Number);
     match field {
         Field::Null => Json::Null,
@@ -95,6 +125,10 @@ fn json(field: &Field) -> Json {
         Field::Byte(value) => whole((*value).into()),
         Field::Short(value) => whole((*value).into()),
         Field::Int(value) => whole((*value).into()),
+        Field::Long(value) if nanos => time(*value, 1_000_000_000),
+        Field::TimestampMicros(value) => time(*value, 1_000_000),
+        Field::TimestampMillis(value) => time(*value, 1000),
+        Field::Date(days) => Json::Text(utc::date((*days).into()).into()),
         Field::Long(value) => whole(*value),
         Field::UByte(value) => whole((*value).into()),
         Field::UShort(value) => whole((*value).into()),
@@ -108,8 +142,11 @@ fn json(field: &Field) -> Json {
             Ok(text) => Json::Text(text.into()),
             Err(_) => Json::Null,
         },
-        Field::ListInternal(list) => list.elements().iter().map(json).collect::<Vec<_>>().into(),
-        // Dates and times, as the library writes them.
+        Field::ListInternal(list) => {
+            let elements = list.elements().iter().map(|element| json(element, nanos));
+            elements.collect::<Vec<_>>().into()
+        }
+        // Times of day and decimal numbers, as the library writes them.
         other => Json::Text(other.to_string().into()),
     }
 }

@@ -175,7 +175,8 @@ fn tasks(plan: &Plan) -> impl Iterator<Item = ShardTask> {
 /// If a receipt is missing or cannot be read.
 pub fn outcome(plan: &Plan, staging: &Staging) -> Result<Outcome> {
     let none = (0, 0.0);
-    let empty = SampleRecord { nan: 0, inf: 0, range: None, relative: none, absolute: none };
+    let (relative, absolute) = (none, none);
+    let empty = SampleRecord { nan: 0, inf: 0, range: None, relative, absolute, vanished: None };
     let stats = plan.stacks.iter().map(|stack| StackStats::new(stack.grid.shape().bands));
     let mut outcome =
         Outcome { samples: vec![empty; plan.samples.len()], stacks: stats.collect(), bytes: 0 };
@@ -467,7 +468,7 @@ impl<'a> Engine<'a> {
             return Err(changed_since(reader.file()));
         }
         let budget = self.resources.buffer_per_thread();
-        encoder.encode_whole(&reader.into_cube(array.grid, array.codec, array.dtype)?, budget)
+        encoder.encode_companion(&reader.into_cube(array.grid, array.codec, array.dtype)?, budget)
     }
 
     /// Takes results in order and writes them to their shards.

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::convert::stats::{BandStats, Summary};
+use crate::convert::stats::{BandStats, Summary, Vanished};
 
 /// Facts about a packed sample.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub struct SampleRecord {
     pub relative: (usize, f64),
     /// The greatest absolute quantisation error, and its band.
     pub absolute: (usize, f64),
+    /// Whether most values became 0.
+    pub vanished: Option<Vanished>,
 }
 
 impl SampleRecord {
@@ -26,7 +28,7 @@ impl SampleRecord {
         let Summary { nan, inf, range } = stats.summary();
         let relative = stats.worst_relative().unwrap_or_default();
         let absolute = stats.worst_absolute().unwrap_or_default();
-        Self { nan, inf, range, relative, absolute }
+        Self { nan, inf, range, relative, absolute, vanished: stats.vanished() }
     }
 
     /// The record of sample `sample` of the plan, with its numbers bit for bit.
@@ -39,6 +41,7 @@ impl SampleRecord {
             "range": self.range.map(|range| range.map(f64::to_bits)),
             "relative": bits(self.relative),
             "absolute": bits(self.absolute),
+            "vanished": self.vanished.map(|Vanished { band, part }| (band, part.to_bits())),
         })
     }
 
@@ -57,6 +60,10 @@ impl SampleRecord {
             range: range.and_then(|range| Some([real(range.first()?)?, real(range.get(1)?)?])),
             relative: error("relative")?,
             absolute: error("absolute")?,
+            vanished: real(&json["vanished"][1]).map(|part| Vanished {
+                band: json["vanished"][0].as_u64().map(|band| band as usize),
+                part,
+            }),
         };
         Some((json["sample"].as_u64()? as usize, record))
     }
@@ -69,13 +76,17 @@ mod tests {
     #[test]
     fn records_come_back_bit_for_bit() {
         let (relative, absolute) = ((3, 0.1), (5, 1e-300));
-        let record = SampleRecord { nan: 1, inf: 2, range: Some([-0.0, 0.1]), relative, absolute };
+        let range = Some([-0.0, 0.1]);
+        let vanished = Some(Vanished { band: Some(2), part: 0.7 });
+        let record = SampleRecord { nan: 1, inf: 2, range, relative, absolute, vanished };
         let (sample, read) = SampleRecord::from_json(&record.to_json(7)).unwrap();
         assert_eq!((sample, read.nan, read.inf), (7, 1, 2));
         assert_eq!((read.relative, read.absolute), (relative, absolute));
+        assert_eq!(read.vanished, vanished);
         assert_eq!(read.range.unwrap().map(f64::to_bits), record.range.unwrap().map(f64::to_bits));
-        let empty = SampleRecord { range: None, ..record };
-        assert_eq!(SampleRecord::from_json(&empty.to_json(0)).unwrap().1.range, None);
+        let empty = SampleRecord { range: None, vanished: None, ..record };
+        let (_, read) = SampleRecord::from_json(&empty.to_json(0)).unwrap();
+        assert_eq!((read.range, read.vanished), (None, None));
         assert!(SampleRecord::from_json(&json!({"sample": 0})).is_none());
     }
 }

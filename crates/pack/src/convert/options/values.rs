@@ -322,13 +322,13 @@ pub struct ValueOptions {
     pub scale: Scale,
     /// Pack missing values (NaN, and the number that marks them), after normalising, as nan or as
     /// this VALUE, or stop with an error
-    #[cfg_attr(feature = "clap", arg(long, value_name = "nan|VALUE|error", default_value_t = Fill::Nan, allow_negative_numbers = true, display_order = 17))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "nan|VALUE|error", default_value_t = Fill::Nan, allow_hyphen_values = true, display_order = 17))]
     pub fill: Fill,
     /// Stored number that marks missing values, such as -9999 [default: what the file says]
     #[serde(deserialize_with = "nodata")]
     #[cfg_attr(
         feature = "clap",
-        arg(long, value_name = "VALUE", value_parser = arguments::nodata, allow_negative_numbers = true, display_order = 18)
+        arg(long, value_name = "VALUE", value_parser = arguments::nodata, allow_hyphen_values = true, display_order = 18)
     )]
     pub nodata: Option<f64>,
     /// Pack numbers as they are stored: do not apply the scale factor and offset of the file

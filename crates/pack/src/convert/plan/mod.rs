@@ -287,7 +287,8 @@ fn plan_as(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool) 
         }
         false => Err(error),
     };
-    let found = search::expand_skipping(&options.inputs, &options.exclude, &options.values, &skip)?;
+    let (found, passed_over) =
+        search::expand_skipping(&options.inputs, &options.exclude, &options.values, &skip)?;
     let mut inputs = without_repeats(found);
     inputs.extend_from_slice(&options.arrays);
     let mut planner = Planner::new(options, base, groups.clone())?;
@@ -312,6 +313,7 @@ fn plan_as(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool) 
         })?;
     planner.plan.notes.extend(notes);
     planner.plan.notes.extend(used_notes);
+    planner.plan.notes.extend(passed_over);
     drop(columns);
     let inputs = select::without_second_forms(complete, &options.values, &mut planner.plan.notes);
     planner.plan.notes.extend(pictures::check(options.label_patterns(), &inputs, base.is_some())?);

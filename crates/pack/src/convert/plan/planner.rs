@@ -365,6 +365,17 @@ impl<'a> Planner<'a> {
                 first.input.file.display()
             ));
         }
+        let packed = self.base.and_then(|base| base.stack(&stack.name));
+        if let (Some(ours), Some(theirs)) =
+            (packed.and_then(|packed| packed.image.meta().unit()), &info.unit)
+            && ours != *theirs
+            && self.options.values.are_physical()
+        {
+            let note = format!(
+                "its values are in {theirs}, but those of {shape} in the dataset are in {ours}"
+            );
+            self.cube_notes.add(&text, &note, &mut self.plan.notes);
+        }
         let names = pick(&info.band_names, bands);
         if stack.wavelength.is_none()
             && let (Some(ours), Some(theirs)) = (&stack.band_names, &names)

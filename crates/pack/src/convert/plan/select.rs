@@ -2,7 +2,7 @@
 //! references, not 2-D arrays or spectral libraries, and only one of several forms of the same
 //! cube.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
 use hsipack_format::remedy::current;
@@ -132,10 +132,12 @@ fn same_cube(forms: &[&Input], values: &ValueOptions) -> Option<usize> {
     let open = |form: &Input| open_source(form, values);
     let opened: Vec<_> = forms.iter().map(|form| open(form)).collect();
     let first = opened.iter().flatten().next()?;
-    let (shape, row) = (first.info().shape, first_row(&**first)?);
+    let (shape, rows) = (first.info().shape, telling_rows(&**first)?);
     let is_first = |source: &dyn Source| {
-        source.info().shape == shape
-            && first_row(source).is_some_and(|other| are_close(&row, &other))
+        let is_same = |(at, row): &(usize, Vec<f64>)| {
+            row_of(source, *at).is_some_and(|other| are_close(row, &other))
+        };
+        source.info().shape == shape && rows.iter().all(is_same)
     };
     for (form, source) in forms.iter().zip(&opened) {
         let is_same = match source {
@@ -162,10 +164,41 @@ fn same_cube(forms: &[&Input], values: &ValueOptions) -> Option<usize> {
     (0..forms.len()).rev().max_by_key(says)
 }
 
-/// The physical values of the first row of a cube; `None` if it cannot be read.
-fn first_row(source: &dyn Source) -> Option<Vec<f64>> {
+/// The most rows of a cube that are read beside its first, middle and last.
+const FURTHER_ROWS: usize = 8;
+
+/// Rows by which a cube is recognised, with their numbers: the first, the middle and the last, and
+/// others for those in which all values are equal, as in the margins of a scene. `None` if all are
+/// so, or one cannot be read.
+fn telling_rows(source: &dyn Source) -> Option<Vec<(usize, Vec<f64>)>> {
+    let count = source.info().shape.rows;
+    let ends = BTreeSet::from([0, count / 2, count.checked_sub(1)?]);
+    let further = (1..=FURTHER_ROWS).map(|part| count * part / (FURTHER_ROWS + 1));
+    let further = further.filter(|at| !ends.contains(at)).collect::<BTreeSet<_>>();
+    let mut rows = Vec::new();
+    let mut telling = 0;
+    for at in ends.iter().chain(&further) {
+        if telling == ends.len() {
+            break;
+        }
+        let row = row_of(source, *at)?;
+        telling += usize::from(!is_constant(&row));
+        rows.push((*at, row));
+    }
+    (telling > 0).then_some(rows)
+}
+
+/// Whether all values are equal or missing.
+fn is_constant(row: &[f64]) -> bool {
+    let mut present = row.iter().filter(|value| !value.is_nan());
+    let first = present.next();
+    present.all(|value| Some(value) == first)
+}
+
+/// The physical values of row `at` of a cube; `None` if it cannot be read.
+fn row_of(source: &dyn Source, at: usize) -> Option<Vec<f64>> {
     let (info, mut buffer) = (source.info(), RowBuffer::new());
-    source.read_rows(0..1, &mut buffer).ok()?;
+    source.read_rows(at..at + 1, &mut buffer).ok()?;
     let physical = |at: usize| {
         let value = buffer.number(at);
         let is_missing = info.ignore_value == Some(value);
