@@ -60,8 +60,8 @@ impl BandStatistics {
     /// bands.
     #[must_use]
     pub fn together(parts: &[Self]) -> Self {
-        if let [one] = parts {
-            return one.clone();
+        if let [part] = parts {
+            return part.clone();
         }
         let bands = 0..parts[0].count.len();
         let sums = |of: fn(&Self) -> &Vec<u64>| -> Vec<u64> {
@@ -79,7 +79,7 @@ impl BandStatistics {
             let count: f64 = filled.clone().map(|(count, ..)| count).sum();
             let mean = filled.clone().map(|(count, mean, _)| count * mean).sum::<f64>() / count;
             let squares =
-                filled.map(|(count, own, std)| count * (std * std + (own - mean).powi(2)));
+                filled.map(|(count, of_part, std)| count * (std * std + (of_part - mean).powi(2)));
             (mean, (squares.sum::<f64>() / count).sqrt())
         });
         let (mean, std) = moments.unzip();
@@ -140,9 +140,9 @@ mod tests {
 
     #[test]
     fn parts_together_are_all_their_values() {
-        let all = [3.0, -1.0, 4.5, 9.0, 2.0, 2.0];
-        let parts = [of(&all[..1]), of(&[]), of(&all[1..4]), of(&all[4..])];
-        let (together, want) = (BandStatistics::together(&parts), of(&all));
+        let values = [3.0, -1.0, 4.5, 9.0, 2.0, 2.0];
+        let parts = [of(&values[..1]), of(&[]), of(&values[1..4]), of(&values[4..])];
+        let (together, want) = (BandStatistics::together(&parts), of(&values));
         assert_eq!((&together.count, &together.nan), (&vec![6], &vec![4]));
         assert_eq!((&together.min, &together.max), (&want.min, &want.max));
         assert!((together.mean[0] - want.mean[0]).abs() < 1e-12);

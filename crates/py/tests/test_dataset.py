@@ -6,6 +6,8 @@ import json
 import os
 import pickle
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -169,6 +171,25 @@ def test_dataloaders_workers_read_the_same(dataset: str, context: str) -> None:
     assert torch.cat([batch["id"] for batch in batches]).tolist() == list(range(CUBES))
     images = torch.cat([batch["image"] for batch in batches])
     assert torch.equal(images, torch.stack([sample["image"] for sample in ds]))
+
+
+def test_a_loader_made_before_a_fork_gives_batches_in_the_child(dataset: str) -> None:
+    # In the child, the threads that read ahead in the parent do not exist.
+    program = f"""
+import faulthandler, os, hsipack
+ds = hsipack.open({dataset!r})
+loader = hsipack.Loader(ds, 2, device="cpu")
+ds[0]
+child = os.fork()
+if child == 0:
+    faulthandler.dump_traceback_later(60, exit=True)
+    os._exit(0 if sum(len(batch["id"]) for batch in loader) == len(ds) else 3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_forked_process_reads_while_its_parent_streams(dataset: str) -> None:

@@ -150,6 +150,38 @@ def test_the_train_split_standardises_every_loader(dataset: str) -> None:
     assert hsipack.Loader(ds, normalize="l1", device="cpu").report().standardized_by == {}
 
 
+def test_cubes_of_every_size_are_standardised_alike(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    sizes = [(20, 1, "train"), (20, 1, "train"), (24, 5, "train"), (28, 9, "val")]
+    cubes = [random.normal(level, 0.5, (side, 20, 3)).astype("f4") for side, level, _ in sizes]
+    for cube_of_level in cubes:
+        cube_of_level[0, 0] = 5
+    given = [(f"s{n}", cubes[n], {"split": split}) for n, (_, _, split) in enumerate(sizes)]
+    hsipack.pack(given, tmp_path / "d", dtype="float32")
+    whole = hsipack.WholeCubes(pad=0.0)
+    loader = hsipack.Loader(
+        tmp_path / "d", 4, crop=whole, normalize="standardize", dtype="float32", device="cpu"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        batch = next(iter(loader))
+    train = np.concatenate([values.reshape(-1, 3) for values in cubes[:3]]).astype(np.float64)
+    want = (5 - train.mean(0)) / train.std(0)
+    np.testing.assert_allclose(batch["image"][:, :, 0, 0], np.tile(want, (4, 1)), rtol=1e-5)
+    assert set(loader.report().standardized_by.values()) == {"train"}
+
+
+@pytest.mark.parametrize("how", ["standardize", "snv"])
+def test_integers_are_rounded_once_after_they_are_normalised(tmp_path: Path, how: str) -> None:
+    values = np.random.default_rng(0).normal(12000, 6, (32, 32, 4)).round()
+    made = []
+    for dtype in ("int16", "float32"):
+        hsipack.pack([("a", values.astype(dtype))], tmp_path / dtype, dtype=dtype)
+        loader = hsipack.Loader(tmp_path / dtype, 1, normalize=how, device="cpu")
+        made.append(next(iter(loader))["image"].float().numpy())
+    np.testing.assert_allclose(made[0], made[1], atol=2e-3)
+
+
 def test_figures_of_the_users_standardise(dataset: str) -> None:
     ds = hsipack.open(dataset)
     raw = ds[0]["image"].permute(1, 2, 0).numpy().astype(np.float64)

@@ -193,7 +193,8 @@ class Loader(DataLoaderAttributes):
         bands: bands to read, numbered from 0, in this order; or a slice, or a boolean for every
             band. If ``None``, those of the dataset.
         normalize: ``"standardize"`` uses the statistics of the dataset: those of its split
-            ``train`` if it has one, otherwise those of all samples; see :meth:`report`.
+            ``train`` if it has one, otherwise those of all samples, of cubes of every size with the
+            same bands; see :meth:`report`.
             ``(mean, std)`` standardises with your own numbers, one for each band that is read; NaN
             leaves a band unchanged. An :class:`hsipack.Stats`, such as
             ``dataset.compute_stats()``, stands for its mean and std. ``"l1"``, ``"l2"`` and

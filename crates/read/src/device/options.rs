@@ -110,9 +110,9 @@ pub enum Normalization {
     #[default]
     None,
     /// Every band minus its mean, divided by its standard deviation, as recorded when the stack was
-    /// packed. These are the statistics of the samples in the split `train` (or `training`) if there
-    /// are any, otherwise of all samples, of all stacks with the same bands. Bands without spread
-    /// are not divided. Bands without statistics stay as they are.
+    /// packed. These are the statistics of the samples in the split `train` (or `training`) if
+    /// there are any, otherwise of all samples, of all stacks with the same bands. Bands without
+    /// spread are not divided. Bands without statistics stay as they are.
     Standardize,
     /// The same with these numbers, in the units that [`physical`](DeviceOptions::physical) says,
     /// one for each band that is read. A band whose number is NaN stays as it is.

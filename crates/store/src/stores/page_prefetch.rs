@@ -29,8 +29,8 @@ use super::buffer::PAGE;
 pub(super) struct PagePrefetcher {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// The process that started the threads; 0 before. Forked children have none of its threads, and
-    /// its locks may be held for ever in them.
+    /// The process that started the threads; 0 before. Forked children have none of its threads,
+    /// and its locks may be held for ever in them.
     process: AtomicU32,
 }
 
