@@ -158,7 +158,9 @@ def test_new_ids_that_mean_nothing_are_refused(ds: hsipack.Dataset) -> None:
     assert "remap_classes[1]=-100" in fault(remap_classes={1: -100})
     assert "boolean layers" in fault(remap_classes={"layers": {1: 2}})
     assert "which is not read" in fault(remap_classes={"organs": {1: 2}}, masks=["layers"])
-    assert "remap_classes needs a mask" in fault(remap_classes={1: 2}, masks=["layers"])
+    needs = fault(remap_classes={1: 2}, masks=["layers"])
+    assert "remap_classes needs a mask" in needs
+    assert "ds.with_masks(NAME, remap_classes=…)" in needs
     assert "ids by mask name" in fault(remap_classes={"labels": {1: 2}, 3: 4})
 
 

@@ -80,7 +80,8 @@ class Concat:
     @property
     def stats(self) -> Stats | None:
         """Per-band statistics of the stored values of all datasets together (see
-        :attr:`hsipack.Dataset.stats`); None if one of the datasets has no statistics.
+        :attr:`hsipack.Dataset.stats`: also of samples that ``select`` leaves out, unlike
+        :meth:`compute_stats`); None if one of the datasets has no statistics.
 
         Raises:
             ConflictError: if stored values of the datasets differ in meaning, because the datasets

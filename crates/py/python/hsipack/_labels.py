@@ -176,9 +176,9 @@ def _only_mask(stacks: Sequence[Stack], path: str, masks: Sequence[str]) -> str:
         if of_ids
         else "remap_classes needs a mask of class ids",
         path=path,
-        remedy="give them by the masks' names, such as classes={'organs': {3: 1}}"
+        remedy="give them by the masks' names, such as remap_classes={'organs': {3: 1}}"
         if of_ids
-        else "read a mask of class ids: ds.with_masks(NAME, classes=…)",
+        else "read a mask of class ids: ds.with_masks(NAME, remap_classes=…)",
     )
 
 

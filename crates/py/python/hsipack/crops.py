@@ -26,9 +26,10 @@ class RandomCrop:
     Args:
         size: (rows, columns) in pixels, or one number for a square.
         per_cube: number of windows per cube and epoch; each counts as a sample.
-        min_labelled: share of labelled pixels (mask not 0), from 0 to 1, that a window should have.
-            Up to 32 windows are drawn until one has this share. If none has it, the one with the
-            largest share is used.
+        min_labelled: share of labelled pixels, from 0 to 1, that a window should have. A pixel is
+            labelled if it is not 0 in one of the masks that are read: leave masks of quality out,
+            ``ds.with_masks("gt")``. Up to 32 windows are drawn until one has this share. If none
+            has it, the one with the largest share is used.
 
     >>> RandomCrop(64, per_cube=16)
     RandomCrop(size=64, per_cube=16, min_labelled=0.0)

@@ -103,8 +103,8 @@ class Loader(DataLoaderAttributes):
     EXTRA   one key for each of ``extras``, see there
     COLUMN  one key for each column of ``ds.select(columns=…)``: (B,) int64, float64 or bool, or a
             list
-    mixed   if augmentations mix samples: for each of them {"partners": [...], "shares": [...]}, to
-            mix the labels in the same way
+    mixed   if augmentations mix samples: for each of them {"partners": [...], "shares": [...]}, the
+            shares of the partners; :func:`hsipack.augment.mix_labels` mixes labels in the same way
     ======= ===================================================================================
 
     If the name of a mask or target is one of these keys, its key is ``mask_NAME``. Labels, ids and
