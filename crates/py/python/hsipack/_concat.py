@@ -436,10 +436,16 @@ def _check_alike(one: Dataset, other: Dataset) -> None:
 def _check_read_alike(one: Dataset, other: Dataset) -> None:
     """Refuses datasets of which different masks, columns or values are read."""
     if one._said() != other._said():
+        both = f"{one.path} and {other.path}"
+        if one._physical != other._physical:
+            # Integers are read so unless users say otherwise.
+            raise ConflictError(
+                f"datasets of which one is read as physical values, the other as stored: {both}",
+                remedy="give both ds.select(physical=True)",
+            )
         raise ConflictError(
-            "datasets whose masks, columns or values are read in different ways: "
-            f"{one.path} and {other.path}",
-            remedy="give both the same select(columns=…, physical=…, nan=…) and with_masks(…)",
+            f"datasets whose masks, columns or values are read in different ways: {both}",
+            remedy="give both the same select(columns=…, nan=…) and with_masks(…)",
         )
     if one.targets != other.targets:
         raise ConflictError(
