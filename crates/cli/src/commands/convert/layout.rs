@@ -119,9 +119,14 @@ impl Layout {
     /// Parses the text of a layout.
     ///
     /// # Errors
-    /// If it is not TOML, or a key has the wrong type.
+    /// If it is not TOML, a key has the wrong type, or it names an output.
     pub fn parse(path: &Path, text: &str) -> Result<Self> {
         let table = OptionFile::parse(path, text)?.options;
+        if table.contains_key("output") {
+            return Err(Error::conflict("output is not an option for layouts")
+                .at(path)
+                .with_remedy("remove the key, and name the output with --output"));
+        }
         Value::Table(table).try_into().map_err(|error: toml::de::Error| {
             Error::malformed(format!("this is not a layout: {}", error.message()))
                 .at(path)
