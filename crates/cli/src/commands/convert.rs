@@ -260,6 +260,9 @@ pub fn print(report: &Report) {
             location(worst.absolute_band, worst.absolute_wavelength, &worst.absolute_file)
         );
     }
+    if let Some(note) = &report.vanished {
+        say!("  {note}");
+    }
     if report.nan + report.inf > 0 {
         say!("  {} NaN and {} infinite values", report.nan, report.inf);
     }

@@ -77,6 +77,8 @@ def test_values_that_become_0_are_noted(hsipack: Hsipack, tmp_path: Path) -> Non
     )
     [note] = notes(tmp_path / "c.npy")
     assert f"80 % of those that are not 0 became 0 in band 0; {remedy}" in note
+    done = hsipack.run("convert", tmp_path / "c.npy", "--axes", "yxb", "-o", tmp_path / "shown")
+    assert note in done.stdout
     assert not notes(tmp_path / "a.npy", "--scale", "auto")
     assert not notes(tmp_path / "a.npy", "--dtype", "float32", "--raw-values")
 

@@ -70,6 +70,10 @@ pub struct Report {
     pub bad_bands: Vec<BadBands>,
     /// Notes for the user.
     pub notes: Vec<String>,
+    /// The note that most values of a cube became 0, which only packing shows. `notes` has it,
+    /// too.
+    #[serde(skip)]
+    pub vanished: Option<String>,
     /// Inputs that were skipped.
     pub skipped: Vec<String>,
     /// Whether everything had already been done.
@@ -511,6 +515,7 @@ pub(super) fn report(
     outcome: &Outcome,
     start: Instant,
 ) -> Report {
+    let vanished = vanished(plan, outcome);
     let size = plan.values.dtype().size();
     let masks = |stack: &plan::PlannedStack| -> usize {
         stack.masks.iter().map(|mask| mask.dtype.size()).sum()
@@ -550,8 +555,9 @@ pub(super) fn report(
             .iter()
             .map(|note| mirror::with_urls(note))
             .chain(bad_bands::notes(&bad_bands))
-            .chain(vanished(plan, outcome))
+            .chain(vanished.clone())
             .collect(),
+        vanished,
         bad_bands,
         skipped: plan.skipped.iter().map(|skipped| mirror::with_urls(skipped)).collect(),
         already_complete: false,
@@ -652,6 +658,7 @@ pub(super) fn complete(output: &Path, start: Instant) -> Report {
         dtype: "",
         keep_bits: None,
         information: None,
+        vanished: None,
         bad_bands: Vec::new(),
         notes: vec![format!("{} is complete; there was nothing left to do", output.display())],
         skipped: Vec::new(),
