@@ -192,6 +192,34 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert done.returncode == 0, done.stderr
 
 
+def test_a_child_forked_while_a_thread_computes_a_property_computes_it(dataset: str) -> None:
+    # Before Python 3.12, such properties share a lock, which stays locked in the child.
+    program = """
+import os, signal, sys, threading, hsipack
+class Slow:
+    def __getattr__(self, name):
+        computing.set()
+        finished.wait()
+        return getattr(native, name)
+computing, finished = threading.Event(), threading.Event()
+slow, other = (hsipack.open(sys.argv[1], output="numpy").samples for _ in range(2))
+native, slow._native = slow._native, Slow()
+thread = threading.Thread(target=lambda: slow.columns)
+thread.start()
+computing.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    os._exit("age" not in other.columns)
+finished.set()
+thread.join()
+sys.exit(os.waitpid(child, 0)[1])
+"""
+    words = [sys.executable, "-c", program, dataset]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_forked_process_reads_while_its_parent_streams(dataset: str) -> None:
     ds = hsipack.open(dataset)
     with hsipack.Loader(ds, 2, device="cpu", shuffle=True) as loader:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hsipack import _boxes, _options, _renamed
+from hsipack._cached import cached_property
 from hsipack._errors import ConflictError, UnsupportedError
 from hsipack.augment import Augmentation
 from hsipack.dataset import Dataset

@@ -6,7 +6,6 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from hsipack import _boxes, _hsipack, _options, _renamed, _tables, _torch
 from hsipack._arrays import chosen_output, given
+from hsipack._cached import cached_property
 from hsipack._errors import ConflictError
 from hsipack._labels import Classes, NewIds, new_ids
 from hsipack._labels import check as check_new_ids

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import Any, overload
 
 from hsipack import _hsipack, _options
+from hsipack._cached import cached_property
 
 # How many samples to read at a time when iterating over all of them.
 _RUN = 4096
