@@ -91,6 +91,24 @@ def test_maps_are_those_of_dense_arrays(
             np.testing.assert_allclose(array, want, rtol=1e-6)
 
 
+@pytest.mark.parametrize("points", [False, True])
+@pytest.mark.parametrize("merge", ["mean", "weighted"])
+def test_class_ids_are_not_averaged(dataset: str, merge: str, points: bool) -> None:
+    stitcher = Stitcher(dataset, merge=merge, allow_missing=True)
+    windows = np.array([[0, 0, 5, 5], [5, 0, 5, 5], [0, 0 if points else 4, 5, 5]])
+    predictions = np.full((3, 1) if points else (3, 5, 5), 7)
+    at = {"id": np.zeros(2, int), "window": windows[:2]}
+    stitcher.add(at, predictions[:2])
+    with pytest.raises(hsipack.ConflictError, match="averages class ids.*center"):
+        stitcher.add({"id": np.zeros(1, int), "window": windows[2:]}, predictions[2:])
+    # Scores are averaged, whatever their type.
+    scores = np.repeat(predictions if points else predictions[:, None], 2, axis=1)
+    stitcher = Stitcher(dataset, merge=merge, allow_missing=True)
+    stitcher.add({"id": np.zeros(3, int), "window": windows}, scores)
+    ((_, array),) = stitcher.maps()
+    assert np.nanmin(array) == np.nanmax(array) == 7
+
+
 @pytest.mark.parametrize("merge", MERGES)
 def test_the_order_of_windows_does_not_matter(dataset: str, tmp_path: Path, merge: str) -> None:
     made = {}

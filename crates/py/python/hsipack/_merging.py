@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hsipack._errors import ConflictError
+
 Values = npt.NDArray[Any]
 Allocate = Callable[[str, tuple[int, ...], npt.DTypeLike], Values]
 """Makes an array of zeros from a name, a shape and an element type."""
@@ -67,6 +69,7 @@ class OpenRows:
         self._allocate = allocate
         # Rounded to single precision, double-precision sums do not depend on the windows' order.
         self._types = (dtype, np.int64) if merge == "center" else (np.float64, np.float64)
+        self._averages_ids = merge != "center" and channels == 1 and np.dtype(dtype).kind in "iu"
         self.first = 0
         self._values = np.zeros((channels, 0, columns), self._types[0])
         self._weights = np.zeros((0, columns), self._types[1])
@@ -100,6 +103,7 @@ class OpenRows:
             np.copyto(values, predictions, where=nearer, casting="unsafe")
             np.copyto(present, weights, where=nearer)
         else:
+            self._check(bool(present.any()))
             values += predictions if self._merge == "mean" else predictions * weights
             present += weights
 
@@ -108,6 +112,7 @@ class OpenRows:
         rows = rows - self.first
         if self._merge != "center":
             np.add.at(self._weights, (rows, columns), 1)
+            self._check(bool((self._weights[rows, columns] > 1).any()))
             for values, channel in zip(self._values, predictions, strict=True):
                 np.add.at(values, (rows, columns), channel)
             return
@@ -116,6 +121,15 @@ class OpenRows:
         first = first[self._weights[rows[first], columns[first]] == 0]
         self._weights[rows[first], columns[first]] = 1 << 62
         self._values[:, rows[first], columns[first]] = predictions[:, first]
+
+    def _check(self, overlap: bool) -> None:
+        """Refuses to average class ids: the mean of two of them is a third class, or none."""
+        if overlap and self._averages_ids:
+            raise ConflictError(
+                f"windows overlap, and merge={self._merge!r} averages class ids",
+                remedy='choose merge="center", or give the scores of the classes as floating-point '
+                "numbers, with class_ids=True for a map of class ids",
+            )
 
     def take(self, until: int) -> tuple[Values, Values]:
         """Removes the rows before ``until`` and returns them: the merged values (channels, rows,

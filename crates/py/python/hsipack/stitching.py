@@ -161,7 +161,8 @@ class Stitcher:
 
         Raises:
             ConflictError: if the predictions do not fit the batch or earlier predictions, if a
-                sample is not in the dataset, or if the map of a sample is already finished.
+                sample is not in the dataset, if the map of a sample is already finished, or if
+                whole numbers of one channel, which are class ids, would be averaged.
         """
         if self._closed:
             raise ConflictError(
