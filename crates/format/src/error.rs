@@ -194,6 +194,13 @@ impl Error {
         self
     }
 
+    /// The error alone, for reports of what was done about it.
+    #[must_use]
+    pub fn without_remedy(mut self) -> Self {
+        self.0.remedy = None;
+        self
+    }
+
     /// Lists what the user can choose from.
     #[must_use]
     pub fn with_choices(mut self, choices: Vec<String>) -> Self {

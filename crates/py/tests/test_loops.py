@@ -138,6 +138,7 @@ def test_samples_whose_masks_do_not_say_where_windows_are_are_skipped(
         first, second = loader.report().skipped
         assert "(c1)" in first
         assert "(c3)" in second
+        assert "on_damage" not in first + second
     damage(path, 0, 2, array="m")
     with pytest.raises(hsipack.DamagedError, match="sample 0"):
         len(make(path, crop=crops[crop](), on_damage="skip"))

@@ -92,7 +92,10 @@ impl Member {
             targets,
             images,
             new_ids: new_ids.into(),
-            skipped: skipped.iter().map(ToString::to_string).collect(),
+            skipped: skipped
+                .into_iter()
+                .map(|damage| damage.without_remedy().to_string())
+                .collect(),
             slot_bytes,
             memory_fraction: 1.0,
             cached: CacheChoice::open(needed),
