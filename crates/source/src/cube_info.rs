@@ -143,6 +143,8 @@ pub struct CubeInfo {
     pub has_named_classes: bool,
     /// Whether it is a mask of features on a map, none of which touches the cube.
     pub misses_cube: bool,
+    /// How many annotations of a mask are only boxes, which are not drawn.
+    pub undrawn_boxes: usize,
     /// The order of the axes of its array, if it is an array of which a file says the order.
     pub axes: Option<AxisOrder>,
     /// Where the pixels lie on Earth.
@@ -182,6 +184,7 @@ impl CubeInfo {
             class_colors: Vec::new(),
             has_named_classes: false,
             misses_cube: false,
+            undrawn_boxes: 0,
             axes: None,
             geo: None,
             notes: Vec::new(),

@@ -207,3 +207,24 @@ def test_plans_and_appends_read_annotations(hsipack: Hsipack, tmp_path: Path) ->
     assert np.array_equal(read_zarr(grown, array="gt"), want)
     for dataset in [parts, grown]:
         assert hsipack.run("validate", dataset, "--source").returncode == 0
+
+
+def test_boxes_that_are_not_drawn_are_noted(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 2, (*SHAPE, 2))
+    square = [[2.0, 2.0, 9.0, 2.0, 9.0, 9.0, 2.0, 9.0]]
+    write_annotations(
+        tmp_path / "in" / "a.json",
+        [image(1, "cube_000.png"), image(2, "cube_001.png")],
+        [
+            {"image_id": 1, "category_id": 1, "bbox": [1, 1, 4, 4]},
+            {"image_id": 1, "category_id": 1, "bbox": [2, 2, 4, 4]},
+            {"image_id": 2, "category_id": 1, "segmentation": square},
+        ],
+        categories=[{"id": 1, "name": "pine"}],
+    )
+    mask = "gt={dir}/a.json::name"
+    report = hsipack.convert(tmp_path / "in", "--mask", mask, out=tmp_path / "out")
+    said = "\n".join(report["notes"])
+    assert "cube_000.npy: annotations of mask gt that are only boxes, and not drawn: 2" in said
+    assert "--boxes" in said
+    assert "cube_001.npy: annotations" not in said

@@ -307,6 +307,11 @@ impl MaskReader {
         self.layers.iter().all(|(source, _)| source.info().misses_cube)
     }
 
+    /// How many annotations are only boxes, which are not drawn.
+    pub fn undrawn_boxes(&self) -> usize {
+        self.layers.iter().map(|(source, _)| source.info().undrawn_boxes).sum()
+    }
+
     fn named(group: &MaskGroup, layers: Vec<(Box<dyn Source>, Input)>) -> Result<Self> {
         let info = layers[0].0.info();
         let class_names = info.class_names.clone();

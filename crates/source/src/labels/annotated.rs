@@ -38,11 +38,11 @@ pub(super) fn open(path: &Path, options: &LabelOptions<'_>) -> Result<Box<dyn So
     let classes = Classes::of(&coco, options.variable.as_deref())?;
     let mut info = CubeInfo::new("COCO", CubeShape::new(rows, columns, 1), DType::U16, path);
     info.has_named_classes = classes.are_named;
-    let (mut drawn, mut changes, mut boxes) = (Vec::new(), 0, 0);
+    let (mut drawn, mut changes) = (Vec::new(), 0);
     for (number, annotation) in coco.of_image(image) {
         let id = classes.id_of(annotation, number)?;
         if matches!(annotation.segmentation, Segmentation::None) {
-            boxes += 1;
+            info.undrawn_boxes += 1;
         }
         for runs in runs_of(&annotation.segmentation, options.image) {
             let runs = runs.map_err(|what| {
@@ -56,9 +56,6 @@ pub(super) fn open(path: &Path, options: &LabelOptions<'_>) -> Result<Box<dyn So
             }
             drawn.push((runs, id));
         }
-    }
-    if boxes > 0 {
-        info.notes.push(format!("{boxes} annotations have only a box, and are not in the mask"));
     }
     info.class_names = classes.names;
     Ok(Box::new(Annotated { info, drawn }))

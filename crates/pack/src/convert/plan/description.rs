@@ -65,6 +65,7 @@ impl Description {
             class_colors: _,
             has_named_classes: _,
             misses_cube: _,
+            undrawn_boxes: _,
             geo: _,
             notes: _,
             axes: _,

@@ -72,6 +72,8 @@ pub(super) struct ExaminedMask {
     pub named_colors: Vec<(String, Color)>,
     /// The file of features on a map, none of which touches the cube.
     pub missed_by: Option<PathBuf>,
+    /// How many annotations are only boxes, which are not drawn.
+    pub undrawn_boxes: usize,
     /// Whether it has class ids other than 0, not layers.
     pub has_ids: bool,
     /// The array that it needs.
@@ -200,6 +202,7 @@ impl Examiner<'_> {
         let free_names = by_name.map(|ids| ids.free_names().cloned().collect()).unwrap_or_default();
         let apart = reader.as_ref().filter(|reader| reader.misses_cube());
         let missed_by = apart.map(|reader| reader.file().to_owned());
+        let undrawn_boxes = reader.as_ref().map_or(0, MaskReader::undrawn_boxes);
         let (file_classes, named_colors) =
             reader.map(|reader| (reader.file_classes, reader.named_colors)).unwrap_or_default();
         Ok(ExaminedMask {
@@ -208,6 +211,7 @@ impl Examiner<'_> {
             free_names,
             named_colors,
             missed_by,
+            undrawn_boxes,
             has_ids,
             array,
         })

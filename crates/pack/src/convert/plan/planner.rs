@@ -163,6 +163,10 @@ impl<'a> Planner<'a> {
         let missed =
             missed.filter_map(|(group, mask)| Some((group.name.clone(), mask.missed_by.take()?)));
         let missed: Vec<_> = missed.collect();
+        let boxes = self.plan.masks.iter().zip(&masks);
+        let boxes = boxes.filter(|(_, mask)| mask.undrawn_boxes > 0);
+        let boxes: Vec<_> =
+            boxes.map(|(group, mask)| (group.name.clone(), mask.undrawn_boxes)).collect();
         let with_ids: Vec<bool> = masks.iter().map(|mask| mask.has_ids).collect();
         let masks = masks.into_iter().map(|mask| (mask.fingerprint, mask.array));
         let (mask_fingerprints, masks): (Vec<_>, Vec<_>) = masks.unzip();
@@ -206,6 +210,13 @@ impl<'a> Planner<'a> {
             );
             self.cube_notes.add(&input.text(), &note, &mut self.plan.notes);
             self.missed.entry(name).or_insert((0, file)).0 += 1;
+        }
+        for (name, count) in boxes {
+            let note = format!(
+                "annotations of mask {name} that are only boxes, and not drawn: {count}; {} reads them",
+                Opt::Boxes
+            );
+            self.cube_notes.add(&input.text(), &note, &mut self.plan.notes);
         }
         self.note_references(&input);
         self.names.insert(name.clone());
