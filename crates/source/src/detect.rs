@@ -25,10 +25,6 @@ const UNREAD: [&str; 12] = [
     ".zipx", ".bz2", ".xz",
 ];
 
-/// Endings of cubes that are recognised by their signature.
-const SIGNED: [&str; 11] =
-    ["npy", "npz", "mat", "h5", "hdf5", "he5", "hdf", "nc", "nc4", "tif", "tiff"];
-
 /// Formats that are not read, recognised so that the error names them.
 const FOREIGN: &[FileFormat] =
     &[FileFormat::new(Kind::Refused, "", foreign::recognises, foreign::open)];
@@ -307,7 +303,8 @@ pub fn unread_stem(path: &Path) -> Option<&str> {
 /// Whether a file's name ends like that of a cube that is recognised by its signature.
 fn is_signed(path: &Path) -> bool {
     let ending = path.extension().unwrap_or_default();
-    SIGNED.iter().any(|signed| ending.eq_ignore_ascii_case(signed))
+    let mut endings = FORMATS.into_iter().flatten().flat_map(|format| format.endings);
+    endings.any(|signed| ending.eq_ignore_ascii_case(signed))
 }
 
 /// Why a file that is named like a cube, but that [`is_cube_file`] does not accept, is none; `None`

@@ -17,6 +17,8 @@ pub(crate) struct FileFormat {
     pub kind: Kind,
     /// Its files, as errors ask for them; empty if they do not.
     pub name: &'static str,
+    /// Endings of its files. A file with such an ending that is not recognised is damaged.
+    pub endings: &'static [&'static str],
     /// Whether the file or folder at a path is of this format. Its first bytes are given, too: up
     /// to 4 KiB, none of a folder.
     pub recognises: Recognise,
@@ -43,7 +45,12 @@ pub(crate) enum Kind {
 
 impl FileFormat {
     pub const fn new(kind: Kind, name: &'static str, recognises: Recognise, open: Open) -> Self {
-        Self { kind, name, recognises, open, visit: None }
+        Self { kind, name, endings: &[], recognises, open, visit: None }
+    }
+
+    /// The format, if every file with one of these endings must be recognised.
+    pub const fn with_endings(self, endings: &'static [&'static str]) -> Self {
+        Self { endings, ..self }
     }
 
     /// The format, if it is a container.

@@ -42,9 +42,12 @@ use crate::file_format::{FileFormat, Kind};
 /// The formats in this folder, the most reliable signatures first.
 pub(crate) const FORMATS: &[FileFormat] = &[
     FileFormat::new(Kind::Cubes, "HDF5, NetCDF-4", hdf5::recognises, hdf5::open)
+        .with_endings(&["h5", "hdf5", "he5", "hdf", "nc", "nc4"])
         .visited(hdf5::visit),
     FileFormat::new(Kind::Cubes, "Zarr", zarr::recognises, zarr::open).visited(zarr::visit),
-    FileFormat::new(Kind::Cubes, ".mat", matlab::recognises, matlab::open).visited(matlab::visit),
+    FileFormat::new(Kind::Cubes, ".mat", matlab::recognises, matlab::open)
+        .with_endings(&["mat"])
+        .visited(matlab::visit),
 ];
 
 /// An array in a container.

@@ -56,6 +56,7 @@ use crate::{Access, Axis, AxisOrder, CubeInfo, RowBuffer, Source, read_band_of_r
 /// none: the header beside them says what they are.
 pub(crate) const FORMATS: &[FileFormat] = &[
     FileFormat::new(Kind::Cubes, ".npy, .npz", numpy::recognises, numpy::open)
+        .with_endings(&["npy", "npz"])
         .visited(numpy::visit),
     FileFormat::new(Kind::Cubes, "HTC .blosc", htc::recognises, htc::open).visited(htc::visit),
     FileFormat::new(Kind::Cubes, "Tivita SpecCube.dat", tivita::recognises, tivita::open),

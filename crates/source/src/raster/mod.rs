@@ -16,7 +16,8 @@ use crate::file_format::{FileFormat, Kind};
 
 /// The formats in this folder.
 pub(crate) const FORMATS: &[FileFormat] = &[
-    FileFormat::new(Kind::Images, "TIFF", tiff::recognises, tiff::open),
+    FileFormat::new(Kind::Images, "TIFF", tiff::recognises, tiff::open)
+        .with_endings(&["tif", "tiff"]),
     FileFormat::new(Kind::Pictures, "", png::recognises, png::open),
     FileFormat::new(Kind::Pictures, "", jpeg::recognises, jpeg::open),
     FileFormat::new(Kind::Refused, "", jpeg2000::recognises, jpeg2000::open),
