@@ -99,7 +99,7 @@ def test_class_ids_are_not_averaged(dataset: str, merge: str, points: bool) -> N
     predictions = np.full((3, 1) if points else (3, 5, 5), 7)
     at = {"id": np.zeros(2, int), "window": windows[:2]}
     stitcher.add(at, predictions[:2])
-    with pytest.raises(hsipack.ConflictError, match="averages class ids.*center"):
+    with pytest.raises(hsipack.ConflictError, match=r"averages class ids.*center"):
         stitcher.add({"id": np.zeros(1, int), "window": windows[2:]}, predictions[2:])
     # Scores are averaged, whatever their type.
     scores = np.repeat(predictions if points else predictions[:, None], 2, axis=1)
