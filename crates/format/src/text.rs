@@ -40,6 +40,22 @@ pub fn decode(bytes: Vec<u8>) -> Result<String> {
     Ok(text)
 }
 
+/// The character between the cells of a table, and the table: of commas, semicolons and tabs, the
+/// one that the first line has most often. Spreadsheets may state it in a line `sep=;` before the
+/// header; that line is empty in the returned table, so that lines keep their numbers.
+pub fn cells(table: &str) -> (u8, &str) {
+    let stated = table.strip_prefix("sep=").and_then(|stated| stated.split_at_checked(1));
+    if let Some((separator @ ("," | ";" | "\t"), remaining)) = stated
+        && remaining.trim_start_matches('\r').starts_with('\n')
+    {
+        return (separator.as_bytes()[0], remaining);
+    }
+    let header = table.lines().next().unwrap_or_default();
+    let count = |separator: &u8| header.bytes().filter(|byte| byte == separator).count();
+    let separator = [b'\t', b';', b','].into_iter().max_by_key(count);
+    (separator.unwrap_or(b','), table)
+}
+
 const AS_UTF8: &str = "save it as UTF-8; Excel calls it \"CSV UTF-8\"";
 
 /// Whether a character controls how text is displayed: a control character (C0, DEL, C1), a line or
@@ -109,6 +125,23 @@ fn escaped(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn separators_are_counted_or_stated() {
+        for (table, separator, remaining) in [
+            ("a,b\n1;2;3", b',', "a,b\n1;2;3"),
+            ("a;b,c;d\n", b';', "a;b,c;d\n"),
+            ("a\tb", b'\t', "a\tb"),
+            ("a\nb", b',', "a\nb"),
+            ("", b',', ""),
+            ("sep=;\r\na;b\r\n", b';', "\r\na;b\r\n"),
+            ("sep=,\na,b", b',', "\na,b"),
+            ("sep=;a,b,c\n", b',', "sep=;a,b,c\n"),
+            ("sep=é\n", b',', "sep=é\n"),
+        ] {
+            assert_eq!(super::cells(table), (separator, remaining), "{table:?}");
+        }
+    }
 
     #[test]
     fn text_is_utf8_or_marked_utf16() {

@@ -24,6 +24,9 @@ def write_table(folder: Path, ending: str, frame: pandas.DataFrame) -> Path:
     match ending:
         case "csv":
             frame.to_csv(path, index=False)
+        case "excel.csv":
+            text = frame.to_csv(index=False, sep=";", decimal=",", lineterminator="\r\n")
+            path.write_bytes(b"sep=;\r\n" + text.encode())
         case "tsv":
             frame.to_csv(path, index=False, sep="\t")
         case "json":
@@ -37,7 +40,7 @@ def write_table(folder: Path, ending: str, frame: pandas.DataFrame) -> Path:
     return path
 
 
-FORMATS = ["csv", "tsv", "json", "columns.json", "jsonl"]
+FORMATS = ["csv", "excel.csv", "tsv", "json", "columns.json", "jsonl"]
 
 
 @pytest.mark.parametrize("ending", [*FORMATS, "snappy.parquet", "zstd.parquet", "none.parquet"])

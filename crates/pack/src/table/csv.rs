@@ -1,13 +1,13 @@
 //! Tables of text: cells between commas, semicolons or tabs.
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Result, text};
 use serde_json::Number;
 
 use super::json::{Json, MAX_VALUES};
 use super::rows::Rows;
 
-/// Reads a table with a header. Cells are between commas; between tabs or semicolons if the header
-/// has no commas.
+/// Reads a table with a header. Of commas, semicolons and tabs, cells are between the one that the
+/// header has most often, or that a line `sep=;` before it states.
 ///
 /// If every cell of a column is a whole number, or a number, the column becomes numbers, unless
 /// digits of long whole numbers would be lost, which are ids. In tables
@@ -31,7 +31,7 @@ pub(crate) fn read(text: &str) -> Result<Rows> {
         Error::malformed(format!("not a CSV: {what}"))
             .with_remedy("save it as comma-separated UTF-8 with a header line")
     };
-    let delimiter = delimiter(text.as_bytes());
+    let (delimiter, text) = text::cells(text);
     let mut builder = csv::ReaderBuilder::new();
     let mut reader = builder.trim(csv::Trim::All).delimiter(delimiter).from_reader(text.as_bytes());
     let header: Vec<String> = reader.headers().map_err(fail)?.iter().map(str::to_owned).collect();
@@ -91,13 +91,6 @@ fn rows_of<R: std::io::Read>(
     }
     convert(&mut rows, delimiter == b';');
     Ok(rows)
-}
-
-/// The character between the cells of the header.
-fn delimiter(text: &[u8]) -> u8 {
-    let header = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let others = [b'\t', b';'].into_iter().find(|other| header.contains(other));
-    others.filter(|_| !header.contains(&b',')).unwrap_or(b',')
 }
 
 /// Converts the cells of each column to booleans, whole numbers or numbers, if all of them can be

@@ -171,6 +171,7 @@ fn of_numbers(numbers: &[&str], name: &str, location: String) -> Result<Entry> {
 }
 
 fn of_lines(text: &str) -> Result<Vec<Entry>> {
+    let (_, text) = text::cells(text);
     let lines = || {
         let all = text.lines().map(str::trim_end).enumerate();
         let all = all.map(|(number, line)| (format!("line {}", number + 1), line));
@@ -239,10 +240,9 @@ fn of_spaced(location: String, line: &str) -> Result<Entry> {
     of_numbers(&numbers, remaining, location)
 }
 
-/// Cells that are separated by the sign that the first line has most often.
+/// Cells between separators.
 fn of_cells(text: &str, first: &str) -> Result<Vec<Entry>> {
-    let count = |sign: u8| first.bytes().filter(|byte| *byte == sign).count();
-    let separator = [b',', b';', b'\t'].into_iter().max_by_key(|sign| count(*sign)).unwrap_or(b',');
+    let (separator, _) = text::cells(first);
     // Rows of empty cells in their places, because errors count lines.
     let empty = char::from(separator).to_string();
     let is_row = |line: &str| !line.trim().is_empty() && !is_comment(line);

@@ -262,9 +262,7 @@ fn refuse_repeated(name: &str, names: &[String]) -> Result<()> {
 }
 
 fn of_text(text: &str, class: Option<&str>) -> Result<Table> {
-    let first = text.lines().next().unwrap_or_default();
-    let count = |separator: u8| first.bytes().filter(|byte| *byte == separator).count();
-    let separator = *[b',', b';', b'\t'].iter().max_by_key(|byte| count(**byte)).unwrap_or(&b',');
+    let (separator, text) = text::cells(text);
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(separator)
         .trim(csv::Trim::All)
