@@ -138,6 +138,10 @@ pub struct Args {
     #[arg(long, conflicts_with = "patch", help_heading = "Contents")]
     no_masks: bool,
 
+    /// Read no further images. Those with larger pixels than the cube do not fit patches
+    #[arg(long, help_heading = "Contents")]
+    no_images: bool,
+
     /// How to read files: mmap for local disks, pread for network disks, direct (bypasses the
     /// system's file cache) for data much larger than memory
     #[arg(long, value_name = "HOW", value_parser = parse::one_of(&StoreKind::ALL), default_value_t = StoreKind::Mapped, help_heading = "Reading")]
@@ -228,6 +232,7 @@ impl Args {
             (false, []) => None,
             (false, names) => Some(names.to_vec()),
         };
+        options.images = self.no_images.then(Vec::new);
         options.end_epoch = Some(self.epochs);
         options.trace = self.trace.is_some().then(Arc::default);
         Ok(options)

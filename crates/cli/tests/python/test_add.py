@@ -200,6 +200,18 @@ def test_other_resolutions_are_fitted(hsipack: Hsipack, packed: Path, tmp_path: 
     assert len(root(packed)["recipe"]["added_companions"]) == 2
 
 
+def test_windows_are_measured_without_images_that_they_do_not_fit(
+    hsipack: Hsipack, packed: Path, tmp_path: Path
+) -> None:
+    add(hsipack, packed, *words(tmp_path))
+    window = ("read", packed, "--windows", "grid", "3x3", "--json")
+    done = hsipack.run(*window)
+    assert done.returncode == 1
+    assert "read without that image" in done.stderr
+    done = hsipack.run(*window, "--no-images")
+    assert done.returncode == 0, done.stderr
+
+
 def test_companions_that_do_not_fit_change_nothing(
     hsipack: Hsipack, packed: Path, tmp_path: Path
 ) -> None:
