@@ -462,6 +462,7 @@ fn describe(dataset: &hsipack_read::Dataset, number: usize) -> Value {
         "fwhm": stack.fwhm,
         "scale_factor": dataset.scale_factor(number),
         "add_offset": dataset.add_offset(number),
+        "unit": stack.image.meta().unit(),
         "fill_value": stack.image.meta().missing(),
         "stats": stats,
         "split_stats": split_stats,

@@ -91,6 +91,20 @@ def test_maps_are_those_of_dense_arrays(
             np.testing.assert_allclose(array, want, rtol=1e-6)
 
 
+def test_each_map_has_a_file_of_its_own(tmp_path: Path) -> None:
+    # The second one's name with its number is the name of the last.
+    names = ["a b", "a_b", "A_B", "a_b-1"]
+    cubes = ((name, np.full((4, 4, 2), number)) for number, name in enumerate(names))
+    hsipack.pack(cubes, tmp_path / "d")
+    with loader(hsipack.open(tmp_path / "d"), crop=GridCrop(4)) as batches:
+        stitcher = Stitcher(batches, output=tmp_path / "maps")
+        for batch in batches:
+            stitcher.add(batch, batch["image"])
+        list(stitcher.maps())
+    found = sorted(float(np.load(path).mean()) for path in (tmp_path / "maps").iterdir())
+    assert found == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("points", [False, True])
 @pytest.mark.parametrize("merge", ["mean", "weighted"])
 def test_class_ids_are_not_averaged(dataset: str, merge: str, points: bool) -> None:

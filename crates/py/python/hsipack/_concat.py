@@ -79,15 +79,17 @@ class Concat:
 
     @property
     def stats(self) -> Stats | None:
-        """Per-band statistics of the stored values of all datasets together (see
-        :attr:`hsipack.Dataset.stats`: also of samples that ``select`` leaves out, unlike
-        :meth:`compute_stats`); None if one of the datasets has no statistics.
+        """Per-band statistics of all datasets together (see :attr:`hsipack.Dataset.stats`: also of
+        samples that ``select`` leaves out, unlike :meth:`compute_stats`); None if one of the
+        datasets has no statistics.
 
         Raises:
             ConflictError: if stored values of the datasets differ in meaning, because the datasets
-                have different ``scale_factor`` or ``add_offset``.
+                have different ``scale_factor`` or ``add_offset``, unless they are read with
+                ``physical=True``.
         """
-        self._check_factors()
+        if not any(dataset._physical for dataset in self.datasets):
+            self._check_factors()
         parts = [dataset.stats for dataset in self.datasets]
         known = [part for part in parts if part is not None]
         return together(known) if len(known) == len(parts) else None
@@ -109,7 +111,7 @@ class Concat:
                 ``physical`` is set.
             DamagedError: if a chunk is damaged.
         """
-        physical = self.datasets[0]._physical if physical is None else physical
+        physical = any(part._physical for part in self.datasets) if physical is None else physical
         if not physical:
             self._check_factors()
         # If all are empty, the first one says so.
@@ -124,7 +126,7 @@ class Concat:
         if not are_in_one_unit(stacks):
             raise ConflictError(
                 "datasets with different scale_factor or add_offset",
-                remedy="read each with ds.select(physical=True), and use compute_stats()",
+                remedy="read each with ds.select(physical=True)",
             )
 
     def __len__(self) -> int:
@@ -315,6 +317,7 @@ def mix(
     parts = [part if isinstance(part, Dataset) else Dataset(part) for part in datasets.values()]
     for part in parts[1:]:
         _check_read_alike(parts[0], part)
+    _check_meanings(parts)
     if any(
         "source" in {*part.masks, *part.targets, *part.images, *part._column_names}
         for part in parts
@@ -397,12 +400,19 @@ def concat(datasets: Sequence[Any], weights: Sequence[float] | None = None) -> C
     first = parts[0]
     for part in parts[1:]:
         _check_alike(first, part)
+    _check_meanings(parts)
     if weights is not None:
         given = [_options.finite("weights", weight) for weight in weights]
         if len(given) != len(parts) or min(given) < 0 or sum(given) <= 0:
             raise _options.wrong("weights", weights, "give a weight from 0 on for every dataset")
         weights = given
     return Concat(parts, weights)
+
+
+def _check_meanings(parts: Sequence[Dataset]) -> None:
+    from hsipack import _meanings
+
+    _meanings.check(parts)
 
 
 def _check_alike(one: Dataset, other: Dataset) -> None:
@@ -435,14 +445,14 @@ def _check_alike(one: Dataset, other: Dataset) -> None:
 
 def _check_read_alike(one: Dataset, other: Dataset) -> None:
     """Refuses datasets of which different masks, columns or values are read."""
+    both = f"{one.path} and {other.path}"
+    if one._physical != other._physical and (one if other._physical else other)._is_scaled:
+        # Integers are read so unless users say otherwise.
+        raise ConflictError(
+            f"datasets of which one is read as physical values, the other as stored: {both}",
+            remedy="give both ds.select(physical=True)",
+        )
     if one._said() != other._said():
-        both = f"{one.path} and {other.path}"
-        if one._physical != other._physical:
-            # Integers are read so unless users say otherwise.
-            raise ConflictError(
-                f"datasets of which one is read as physical values, the other as stored: {both}",
-                remedy="give both ds.select(physical=True)",
-            )
         raise ConflictError(
             f"datasets whose masks, columns or values are read in different ways: {both}",
             remedy="give both the same select(columns=…, nan=…) and with_masks(…)",
@@ -463,8 +473,6 @@ def _check_read_alike(one: Dataset, other: Dataset) -> None:
             f"datasets with masks {one.masks} and {other.masks}: {one.path} and {other.path}",
             remedy="read the same masks of all: ds.with_masks(…)",
         )
-    for name in one.masks:
-        _check_meanings(name, one, other)
     taken = {"dataset"} & {*one.masks, *one.targets, *one.images, *one._column_names}
     if taken:
         raise ConflictError(
@@ -472,28 +480,3 @@ def _check_read_alike(one: Dataset, other: Dataset) -> None:
             path=one.path,
             remedy="leave it out with ds.with_masks or ds.select(columns=…)",
         )
-
-
-def _check_meanings(name: str, one: Dataset, other: Dataset) -> None:
-    """Refuses masks whose layers, or class names by id, differ."""
-    stacks = [part._used_stacks() for part in (one, other)]
-    if not all(stacks):
-        return
-    ours, theirs = (used[0].masks[name] for used in stacks)
-    if list(ours.layers or ()) != list(theirs.layers or ()):
-        raise ConflictError(
-            f"mask {name!r} has the layers {list(ours.layers or ())} in {one.path} and "
-            f"{list(theirs.layers or ())} in {other.path}",
-            remedy="pack them in the same order, or leave the mask out with ds.with_masks",
-        )
-    if one._new_classes is not None:
-        # The user says what ids mean.
-        return
-    pairs = zip(ours.class_names or (), theirs.class_names or (), strict=False)
-    for number, (own, their) in enumerate(pairs):
-        if own and their and own != their:
-            raise ConflictError(
-                f"class {number} of mask {name!r} is {own!r} in {one.path}, but {their!r} in "
-                f"{other.path}",
-                remedy="give them the same ids by name: ds.with_masks(remap_classes={'tumour': 1})",
-            )

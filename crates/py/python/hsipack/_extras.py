@@ -19,7 +19,9 @@ from hsipack._arrays import Output
 from hsipack._concat import CommonBands
 from hsipack._errors import ConflictError, UnsupportedError
 from hsipack._members import Member, Reading
+from hsipack.dataset import Dataset
 from hsipack.samples import Samples
+from hsipack.stacks import Mask, Stack
 
 NAMES = ("wavelength", "fwhm", "band_valid", "valid", "gsd", "time", "sensor", "lonlat")
 _LISTS = {"wavelength": "wavelengths", "fwhm": "fwhm"}
@@ -281,40 +283,55 @@ def _of_bands(lists: list[Any], drawn: npt.NDArray[np.int64]) -> list[Any]:
 
 
 def _excluded(name: str, which: list[Any], reading: Reading) -> list[int]:
-    """The numbers of layers, or class ids, that exclude pixels."""
-    dataset = reading.members[0].dataset
-    mask = next(stack.masks[name] for stack in dataset.stacks.values() if name in stack.masks)
-    names = mask.layers if mask.layers and dataset._layers else mask.class_names
-    numbers = []
-    for label in which:
-        if isinstance(label, str):
-            if label not in names:
-                listed = ", ".join(names) or "none: give numbers"
-                raise ConflictError(
-                    f"quality: the mask {name!r} has no layer or class {label!r}",
-                    path=dataset.path,
-                    remedy=f"names that it has: {listed}",
-                )
-            if not mask.layers and dataset._new_classes is not None:
-                raise ConflictError(
-                    f"quality: class {label!r} has another id in batches",
-                    path=dataset.path,
-                    remedy="give ids of classes as batches have them",
-                )
-            numbers.append(names.index(label))
-        else:
-            number = _options.natural("quality", label, least=0)
-            if mask.layers and dataset._layers and number >= len(mask.layers):
-                raise ConflictError(
-                    f"quality: the mask {name!r} has {len(mask.layers)} layers, but layer "
-                    f"{number} is asked for",
-                    path=dataset.path,
-                    remedy="layers are numbered from 0",
-                )
-            numbers.append(number)
-    if not numbers:
+    """The numbers of layers, or class ids, that exclude pixels: the same in all stacks that are
+    read, because batches may have windows of several.
+    """
+    if not which:
         raise _options.wrong("quality", {name: which}, "name at least one layer or class")
-    return numbers
+    found: tuple[Dataset, Stack, list[int]] | None = None
+    for dataset in (member.dataset for member in reading.members):
+        for stack in (stack for stack in dataset._used_stacks() if name in stack.masks):
+            numbers = [_excluded_in(stack.masks[name], label, dataset) for label in which]
+            if found is None:
+                found = dataset, stack, numbers
+            elif numbers != found[2]:
+                raise ConflictError(
+                    f"quality: {which} are number {found[2]} of the mask {name!r} in stack "
+                    f"{found[1].name}, but number {numbers} in stack {stack.name}",
+                    path=dataset.path,
+                    remedy="read the stacks one by one: ds.select(…)",
+                )
+    return [] if found is None else found[2]
+
+
+def _excluded_in(mask: Mask, label: object, dataset: Dataset) -> int:
+    """The number of a layer, or class id, in the mask of a stack."""
+    are_layers = bool(mask.layers) and dataset._layers
+    if isinstance(label, str):
+        names = mask.layers if are_layers else mask.class_names
+        if label not in names:
+            listed = ", ".join(names) or "none: give numbers"
+            raise ConflictError(
+                f"quality: the mask {mask.name!r} has no layer or class {label!r}",
+                path=dataset.path,
+                remedy=f"names that it has: {listed}",
+            )
+        if not mask.layers and dataset._new_classes is not None:
+            raise ConflictError(
+                f"quality: class {label!r} has another id in batches",
+                path=dataset.path,
+                remedy="give ids of classes as batches have them",
+            )
+        return names.index(label)
+    number = _options.natural("quality", label, least=0)
+    if are_layers and number >= len(mask.layers):
+        raise ConflictError(
+            f"quality: the mask {mask.name!r} has {len(mask.layers)} layers, but layer {number} "
+            "is asked for",
+            path=dataset.path,
+            remedy="layers are numbered from 0",
+        )
+    return number
 
 
 def _facts_of(member: Member, names: list[str], are_resampled: bool) -> _Facts:

@@ -273,7 +273,8 @@ def _check_bands_key(reading: Reading, config: dict[str, Any] | None) -> None:
 
 def _check_units(reading: Reading, normalize: object) -> None:
     """Refuses stored values of several stacks that stand for different physical values."""
-    if isinstance(normalize, str) or reading.members[0].dataset._physical:
+    is_physical = any(member.dataset._physical for member in reading.members)
+    if isinstance(normalize, str) or is_physical:
         # Each stack by its own statistics, each spectrum by itself, or in physical units.
         return
     stacks = [stack for member in reading.members for stack in member.dataset._used_stacks()]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _boxes, _hsipack, _options, _renamed, _tables, _torch
+from hsipack import _boxes, _hsipack, _options, _renamed, _torch
 from hsipack._arrays import chosen_output, given
 from hsipack._cached import cached_property
 from hsipack._errors import ConflictError
@@ -98,8 +98,8 @@ class Dataset(Base):
         dtype: element type of images, such as ``float32``. If ``None``, the stored type; float32
             for physical values of images that are stored as integers.
         physical: multiply by the dataset's ``scale_factor`` and add its ``add_offset``. Choose a
-            ``dtype`` that can hold the result. If ``None``, true only for images that are stored
-            as integers, unless ``dtype`` is a type of integers. Missing values are then NaN.
+            ``dtype`` that can hold the result. If ``None``, true if images of chosen samples are
+            stored as integers, unless ``dtype`` is a type of integers. Missing values are then NaN.
         transform: a function that is called with every sample; its result replaces the sample.
         output: ``"torch"`` or ``"numpy"``. If ``None``, torch tensors if torch is installed,
             otherwise NumPy arrays.
@@ -178,10 +178,7 @@ class Dataset(Base):
         self._asked_targets = None if targets is None else _options.names("targets", targets)
         self._asked_images = None if images is None else _options.names("images", images)
         self._dtype = None if dtype is None else _element_type(dtype, self._output)
-        reads_floats = self._dtype is None or self._dtype in _IMAGE_TYPES
-        self._physical = reads_floats and self._integer_type is not None
-        if physical is not None:
-            self._physical = _options.flag("physical", physical)
+        self._asked_physical = None if physical is None else _options.flag("physical", physical)
         self._nan: float | None = None
         self._column_names: list[str] = []
         # How masks are read.
@@ -210,7 +207,8 @@ class Dataset(Base):
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: value for name, value in self.__dict__.items() if name.startswith("_")}
-        state.pop("_box_classes", None)
+        for name in _COMPUTED:
+            state.pop(name, None)
         del state["_native"]
         return {"own": state, "fingerprint": self.fingerprint}
 
@@ -227,14 +225,14 @@ class Dataset(Base):
         own = {
             name: value
             for name, value in self.__dict__.items()
-            if name.startswith("_") and name not in ("_id_tables", "_columns", "_box_classes")
+            if name.startswith("_") and name not in _COMPUTED
         }
         copy.__dict__.update(own, **changes)
         return copy
 
     def _said(self) -> tuple[object, ...]:
         """How values, masks, boxes and columns are read."""
-        how = (self._physical, self._nan, self._column_names)
+        how = (self._nan, self._column_names)
         how_masks = (self._new_classes, self._other_class, self._mask_dtype, self._layers)
         return (*how, *how_masks, self._reads_boxes, self._min_visible)
 
@@ -318,6 +316,8 @@ class Dataset(Base):
         >>> hsipack.open(dataset_path).to_pandas(["name", "age"]).age.max()
         np.int64(110)
         """
+        from hsipack import _tables
+
         return _tables.to_pandas(self.samples, columns)
 
     def to_arrow(self, columns: str | Sequence[str] | None = None) -> pyarrow.Table:
@@ -335,6 +335,8 @@ class Dataset(Base):
         >>> hsipack.open(dataset_path).split("val").to_arrow(["id", "age"]).to_pydict()
         {'id': [3, 7, 11], 'age': [30, 70, 110]}
         """
+        from hsipack import _tables
+
         return _tables.to_arrow(self.samples, columns)
 
     @property
@@ -425,9 +427,9 @@ class Dataset(Base):
 
     @property
     def stats(self) -> Stats | None:
-        """Per-band statistics of the stored values, for the bands that are read; ``None`` if they
-        were not recorded. For images that are stored as integers, those of the physical values,
-        unless the dataset is read with ``physical=False``.
+        """Per-band statistics of the values as they are read, for the bands that are read; ``None``
+        if they were not recorded. They are those of physical values if ``ds[i]`` has these
+        (``ds.select(physical=True)``), otherwise those of stored values.
 
         If you chose splits, these are the statistics of all samples of these splits, even if you
         select only some of the samples. Otherwise they are the statistics of the whole stack,
@@ -450,8 +452,7 @@ class Dataset(Base):
 
     def _stats_of(self, stack: Stack) -> Stats | None:
         stats = self._recorded_stats_of(stack)
-        is_converted = self._physical and self._integer_type == stack.dtype
-        if stats is None or not is_converted:
+        if stats is None or not self._physical:
             return stats
         return in_physical_units(stats, stack.scale_factor, stack.add_offset)
 
@@ -481,18 +482,30 @@ class Dataset(Base):
             return self._dtype
         stacks = self._used_stacks()
         stored = stacks[0].dtype if stacks else "float16"
-        return "float32" if self._physical and np.dtype(stored).kind in "iu" else stored
+        is_converted = self._physical and bool(stacks) and _is_integer(stacks[0])
+        return "float32" if is_converted else stored
+
+    @cached_property
+    def _physical(self) -> bool:
+        """Whether images are physical values."""
+        if self._asked_physical is not None:
+            return self._asked_physical
+        reads_floats = self._dtype is None or self._dtype in _IMAGE_TYPES
+        return reads_floats and any(_is_integer(stack) for stack in self._used_stacks())
 
     @property
-    def _integer_type(self) -> str | None:
-        """The type of images that are stored as integers and converted."""
-        types = {stack.dtype for stack in self.stacks.values()}
-        return next(iter(types & {"int8", "uint8", "int16", "uint16"}), None)
+    def _is_scaled(self) -> bool:
+        """Whether physical values are other values than stored ones."""
+        factors = [(stack.scale_factor, stack.add_offset) for stack in self._used_stacks()]
+        return any(one != (1.0, 0.0) for one in factors)
 
     @property
     def _raw_type(self) -> str | None:
         """The type of stored integers, if these are read as they are."""
-        return None if self._physical else self._integer_type
+        stacks = self._used_stacks()
+        types = {stack.dtype for stack in stacks}
+        is_raw = len(types) == 1 and _is_integer(stacks[0]) and not self._physical
+        return types.pop() if is_raw else None
 
     def _used_stacks(self) -> list[Stack]:
         stacks = list(self.stacks.values())
@@ -590,7 +603,8 @@ class Dataset(Base):
             part._column_names = names
             part._check_columns()
         if physical is not None:
-            part._physical = _options.flag("physical", physical)
+            part._asked_physical = _options.flag("physical", physical)
+            part.__dict__.pop("_physical", None)
         if nan is not None:
             part._nan = _options.number("nan", nan)
         return part
@@ -1128,6 +1142,10 @@ class Dataset(Base):
         return image.to(getattr(_torch.load(), self._dtype))
 
 
+def _is_integer(stack: Stack) -> bool:
+    return np.dtype(stack.dtype).kind in "iu"
+
+
 def _holds(dtype: str, stored: str) -> bool:
     """Whether an element type can hold all values of a stored type."""
     try:
@@ -1135,6 +1153,9 @@ def _holds(dtype: str, stored: str) -> bool:
     except TypeError:
         raise _options.wrong("dtype", dtype, "give an element type, such as int64") from None
 
+
+# Attributes that are computed from others, and may differ in a part of the dataset.
+_COMPUTED = {"_id_tables", "_columns", "_box_classes", "_physical"}
 
 _IMAGE_TYPES = ("float16", "bfloat16", "float32", "float64")
 

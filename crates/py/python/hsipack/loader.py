@@ -398,7 +398,7 @@ class Loader(DataLoaderAttributes):
             "dtype": _image_type(dtype, output, first.dataset),
             "mask_dtype": first.dataset._mask_dtype,
             "layers": first.dataset._layers,
-            "physical": first.dataset._physical,
+            "physical": any(member.dataset._physical for member in reading.members),
             "nan": first.dataset._nan,
             "valid": self._extras.wants_valid,
             "min_visible": first.dataset._min_visible if self._has_boxes else None,

@@ -105,6 +105,7 @@ class Stack:
         fwhm: full widths at half maximum in nm, or ``None`` if unknown.
         scale_factor: a stored value times this, plus ``add_offset``, is the physical value.
         add_offset: see ``scale_factor``.
+        unit: unit of the physical values, or ``None`` if unknown.
         fill_value: the stored integer that marks missing values; ``None`` for floats, and if no
             value is missing.
         stats: per-band statistics of the stored values, or ``None`` if they were not recorded.
@@ -124,6 +125,7 @@ class Stack:
     fwhm: Floats | None
     scale_factor: float
     add_offset: float
+    unit: str | None
     fill_value: int | None
     stats: Stats | None
     split_stats: dict[str, Stats]
@@ -177,6 +179,7 @@ def read_stack(values: dict[str, Any]) -> Stack:
         fwhm=floats("fwhm"),
         scale_factor=values["scale_factor"],
         add_offset=values["add_offset"],
+        unit=values["unit"],
         fill_value=values["fill_value"],
         stats=stats,
         split_stats={name: read_stats(one) for name, one in values["split_stats"].items()},

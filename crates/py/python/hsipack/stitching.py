@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -529,13 +530,15 @@ class _Samples:
         files = [_file_name(name) for name, _, _ in about]
         # Several samples may have the same name, or file names that differ only in case, which some
         # disks ignore.
-        seen: dict[str, int] = {}
-        for file in files:
-            seen[file.lower()] = seen.get(file.lower(), 0) + 1
-        self._files = {
-            one: file if seen[file.lower()] == 1 else f"{file}-{one}"
-            for one, file in zip(self.ids, files, strict=True)
-        }
+        counts = Counter(file.lower() for file in files)
+        taken, self._files = set(counts), {}
+        for one, file in zip(self.ids, files, strict=True):
+            chosen = file
+            # With its number, a name may be that of another sample.
+            while counts[file.lower()] > 1 and chosen.lower() in taken:
+                chosen = f"{chosen}-{one}"
+            taken.add(chosen.lower())
+            self._files[one] = chosen
 
     def _of(self, sample: int) -> tuple[str, int]:
         found = self._about.get(sample)
