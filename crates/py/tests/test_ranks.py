@@ -119,9 +119,9 @@ def test_ranks_of_a_group_agree_on_seed_and_epoch(dataset: str, tmp_path: Path) 
                 time.sleep(0.2)
             epochs.append(train(loader))
         dist.barrier()
-        for batch in loader:
+        for number, batch in enumerate(loader):
             # Rank 1 alone reads the epoch to its end.
-            if rank == 0:
+            if rank == 0 and number == 1:
                 break
         dist.barrier()
         epochs.append(train(loader))
@@ -144,6 +144,98 @@ def test_ranks_of_a_group_agree_on_seed_and_epoch(dataset: str, tmp_path: Path) 
         assert len({*mine, *others}) == 4
     orders = [*map(tuple, one[1]), *map(tuple, one[2])]
     assert len(set(orders)) == len(orders)
+
+
+def test_a_slow_rank_and_a_look_keep_ranks_in_step(dataset: str, tmp_path: Path) -> None:
+    """Rank 0 saves for longer than others wait, and looks at a batch while rank 1 reads
+    an epoch.
+    """
+    program = """
+    from hsipack import _ranks
+
+    _ranks.LEAVING_S = 0.3
+
+    def steps(loader, slow):
+        iteration = iter(loader)
+        for _ in range(2):
+            batch = next(iteration)
+            dist.barrier()
+        if slow:
+            time.sleep(1.5)
+        return batch["epoch"]
+
+    def rank_main(rank, _):
+        group(rank)
+        loader = hsipack.Loader(dataset, 2, seed=1, **options)
+        parts = [steps(loader, rank == 0) for _ in range(3)]
+        looked = hsipack.Loader(dataset, 4, seed=1, **options)
+        if rank == 0:
+            next(iter(looked))
+        for other in range(2):
+            if rank != other:
+                dist.barrier()
+                continue
+            if rank == 1:
+                first = ids(looked)
+            dist.barrier()
+        epochs = [] if rank == 0 else [first]
+        while len(epochs) < 3:
+            epochs.append(ids(looked))
+        return [parts, epochs]
+
+    if __name__ == "__main__":
+        both("fork")
+    """
+    one, other = on_two_ranks(program, dataset, tmp_path)
+    assert one[0] == other[0] == [0, 1, 2]
+    for mine, others in zip(one[1], other[1], strict=True):
+        assert sorted(mine + others) == list(range(CUBES))
+
+
+def test_loaders_that_one_rank_makes_do_not_hold_up_others(dataset: str, tmp_path: Path) -> None:
+    program = """
+    import warnings
+    from hsipack import _ranks
+
+    def rank_main(rank, _):
+        group(rank)
+        torch.manual_seed(100 + rank)
+        if rank == 0:
+            alone = hsipack.Loader(dataset, 2, rank=0, world_size=1, **options)
+            assert len(ids(alone)) == 12
+        patches = hsipack.LabelledPatches(3, mask="labels", per_class=3)
+        loaders = [
+            hsipack.Loader(dataset, 2, **options),
+            hsipack.Loader(dataset, 2, crop=patches, **options),
+        ]
+        found = [[ids(loader), loader.seed] for loader in loaders for _ in range(2)]
+        dist.barrier()
+        _ranks.LEAVING_S = 0.3
+        # Rank 0 makes one more, which others do not have.
+        if rank == 0:
+            extra = hsipack.Loader(dataset, 3, **options)
+            len(extra)
+        last = hsipack.Loader(dataset, 3, **options)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                ids(last)
+                dist.barrier()
+        return [found, [str(one.message) for one in said], [one.filename for one in said]]
+
+    if __name__ == "__main__":
+        both("fork")
+    """
+    one, other = on_two_ranks(program, dataset, tmp_path)
+    for (mine, seed), (others, others_seed) in zip(one[0], other[0], strict=True):
+        assert seed == others_seed
+        assert len(mine) in (len(others), len(others) + 1)
+    for number in range(2):
+        assert sorted(one[0][number][0] + other[0][number][0]) == list(range(CUBES))
+    (text,) = one[1]
+    assert "rank 0 reads a loader that rank 1 has not begun" in text
+    assert "rank=0, world_size=1" in text
+    assert not one[2][0].endswith("_ranks.py")
 
 
 def test_a_group_made_too_late_is_an_error(dataset: str, tmp_path: Path) -> None:
@@ -197,8 +289,9 @@ def test_ranks_of_one_process_stay_in_step(dataset: str, who: str) -> None:
         if epoch == 2 and who == "rank 0 peeks":
             next(iter(loaders[0]))
         if epoch == 1 and who == "one breaks":
-            for _ in loaders[0]:
-                break
+            for number, _ in enumerate(loaders[0]):
+                if number == 1:
+                    break
             assert len(samples(loaders[1])) == CUBES // 2
             continue
         orders.append([samples(loader) for loader in loaders])

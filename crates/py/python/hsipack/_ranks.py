@@ -13,7 +13,7 @@ import time
 import warnings
 import weakref
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from hsipack import _options, _torch
 from hsipack._errors import ConflictError
@@ -24,8 +24,11 @@ LEAVING_S = 5.0
 SEED_S = 600.0
 """How long to wait for the seed of rank 0."""
 
-NEW, READING, LEFT, FINISHED = "new", "reading", "left", "finished"
-"""Phases of an epoch on a rank."""
+NEW, FIRST, READING = "new", "first", "reading"
+LOOKED, LEFT, FINISHED = "looked", "left", "finished"
+"""Phases of an epoch on a rank: not begun, in its first batch, in a later one; left after the first
+batch, left after a later one, read to its end.
+"""
 
 
 @dataclass(frozen=True)
@@ -143,8 +146,9 @@ def seed_of_rank_0(place: Place, identity: str, number: int, drawn: int) -> int 
 class Peers:
     """The same loader on all ranks: which epoch each rank reads.
 
-    An epoch that a rank leaves before its end, for example because it looks at a single batch,
-    counts only if all ranks leave or finish it. Otherwise the rank begins it again.
+    A rank that leaves an epoch before its end begins it again, unless the others do the same: if it
+    left the first batch, which may have been a look at one batch, they must have left it there,
+    too. If it left a later batch, they must have left or finished the epoch after the first one.
 
     Without a process group, only the ranks of loaders in this process are known.
     """
@@ -152,6 +156,8 @@ class Peers:
     def __init__(self, place: Place, identity: str, seed: int) -> None:
         self._place = place
         self._seed = seed
+        # The last epoch that was left after its first batch by all ranks.
+        self._looked = -1
         store = _store()
         self._records: _Records = _OfProcess() if store is None else _OfGroup(store)
         self._waits = store is not None
@@ -170,45 +176,72 @@ class Peers:
 
     def publish(self, epoch: int, phase: str) -> None:
         """Says what this rank does."""
-        self._records.write(self._key(self._place.rank), f"{epoch} {phase} {self._seed}")
+        record = f"{epoch} {phase} {self._seed} {self._looked}"
+        self._records.write(self._key(self._place.rank), record)
 
-    def check_seeds(self) -> None:
+    def check(self, epochs: int) -> None:
         """Raises an error if another rank is known to read this loader with another seed: then the
-        ranks would not divide the samples among themselves. In a group, which may have thousands of
-        ranks, rank 0 is compared with each of the others.
+        ranks would not divide the samples among themselves. Warns if it does not begin within a
+        short time, although this rank has begun ``epochs`` epochs before. In a group, which may
+        have thousands of ranks, rank 0 is compared with each of the others.
         """
         others = self._others()
         if self._waits:
             others = others[:1]
         for rank in others:
             record = _parsed(self._records.read(self._key(rank)))
-            if record is not None and record[2] != self._seed:
+            end = time.monotonic() + LEAVING_S
+            while record is None and epochs and _store() is not None and not _has_warned(ABSENT):
+                time.sleep(POLL_S)
+                record = _parsed(self._records.read(self._key(rank)))
+                if record is None and time.monotonic() > end:
+                    self._warn_of_absent(rank)
+            if record is not None and record.seed != self._seed:
                 raise ConflictError(
                     f"rank {self._place.rank} has the seed {self._seed} for its loader, and rank "
-                    f"{rank} has {record[2]}",
+                    f"{rank} has {record.seed}",
                     remedy="give the loader the same seed on all ranks",
                 )
 
-    def counts(self, epoch: int) -> bool:
-        """Whether an epoch that this rank left before its end counts. Waits a short time for ranks
-        that are about to leave it.
+    def counts(self, epoch: int, batches: int) -> bool:
+        """Whether an epoch that this rank left before its end, after this number of batches,
+        counts. Waits a short time for ranks that are about to leave it.
         """
-        self.publish(epoch, LEFT)
-        keys = [self._key(rank) for rank in self._others()]
+        looked = batches == 1
+        self.publish(epoch, LOOKED if looked else LEFT)
+        others = self._others()
+        keys = [self._key(rank) for rank in others]
         end = time.monotonic() + LEAVING_S
         while True:
             records = [_parsed(text) for text in self._records.read_all(keys)]
             if not self._waits and all(record is None for record in records):
                 _warn_of_unknown_ranks(epoch)
                 return True
-            # A rank that has not begun the epoch will read it.
-            if any(record is None or _position(record) < (epoch, READING) for record in records):
+            agree = [_agrees(record, epoch, looked) for record in records]
+            if False in agree:
+                if not looked and None in records and _store() is not None:
+                    self._warn_of_absent(others[records.index(None)])
                 return False
-            if not any(record is not None and record[:2] == (epoch, READING) for record in records):
-                return True
-            if not self._waits or time.monotonic() > end:
-                return False
+            if None not in agree or not self._waits or time.monotonic() > end:
+                break
             time.sleep(POLL_S)
+        # A rank that still reads what this one has left may be busy with something else, such as
+        # saving a checkpoint. If it is in the first batch, this rank may have looked at some alone,
+        # and the others wait for it.
+        open_phases = {record.phase for record in records if record and record.epoch == epoch}
+        if None in agree and (looked or FIRST in open_phases):
+            return False
+        if looked:
+            self._looked = epoch
+        return True
+
+    def _warn_of_absent(self, rank: int) -> None:
+        _warn_once(
+            ABSENT,
+            f"rank {self._place.rank} reads a loader that rank {rank} has not begun. Each rank may "
+            "read other samples than expected. Make the same loaders on all ranks, in the same "
+            "order; give a loader that only one rank makes rank=0, world_size=1",
+        )
 
     def _others(self) -> list[int]:
         return [rank for rank in range(self._place.world_size) if rank != self._place.rank]
@@ -217,18 +250,34 @@ class Peers:
         return f"hsipack/epoch/{self._prefix}/{rank}"
 
 
-def _parsed(text: str | None) -> tuple[int, str, int] | None:
-    """Epoch, phase and seed of a rank; None if the rank has no such loader yet."""
+class _Record(NamedTuple):
+    """What a rank says of its loader."""
+
+    epoch: int
+    phase: str
+    seed: int
+    looked: int
+
+
+def _parsed(text: str | None) -> _Record | None:
+    """The record of a rank; None if the rank has no such loader yet."""
     if not text:
         return None
-    epoch, phase, seed = text.split()
-    return int(epoch), phase, int(seed)
+    epoch, phase, seed, looked = text.split()
+    return _Record(int(epoch), phase, int(seed), int(looked))
 
 
-def _position(record: tuple[int, str, int]) -> tuple[int, str]:
-    """How far a rank is: (epoch, ``NEW``) is before (epoch, ``READING``)."""
-    epoch, phase, _ = record
-    return epoch, "" if phase == NEW else READING
+def _agrees(record: _Record | None, epoch: int, looked: bool) -> bool | None:
+    """Whether another rank has left or finished an epoch as this rank has left it; None if it may
+    do so yet. A rank that has not begun the epoch will read it.
+    """
+    if record is None or record.epoch < epoch or (record.epoch, record.phase) == (epoch, NEW):
+        return False
+    if record.epoch > epoch:
+        return record.looked == epoch if looked else True
+    if record.phase == FIRST or (record.phase == READING and not looked):
+        return None
+    return (record.phase == LOOKED) == looked
 
 
 # The loaders of this process, by kind of records, identity and rank. Ranks number loaders of the
@@ -290,16 +339,25 @@ def _forget(records: _Records, key: str) -> None:
 
 
 _WARNED: set[str] = set()
+ABSENT, UNKNOWN = "absent ranks", "unknown ranks"
+"""What a process warns about once."""
+
+
+def _has_warned(what: str) -> bool:
+    return what in _WARNED
+
+
+def _warn_once(what: str, text: str) -> None:
+    if not _has_warned(what):
+        _WARNED.add(what)
+        warnings.warn(text, stacklevel=7)
 
 
 def _warn_of_unknown_ranks(epoch: int) -> None:
     """Warns once that ranks cannot be compared."""
-    if _WARNED:
-        return
-    _WARNED.add("ranks")
-    warnings.warn(
+    _warn_once(
+        UNKNOWN,
         f"this rank left epoch {epoch} before its end. If other ranks did not, the ranks read "
         "different epochs from now on, because there is no torch.distributed process group to "
         "compare them; call loader.set_epoch(epoch) at the start of each epoch",
-        stacklevel=6,
     )

@@ -423,7 +423,8 @@ class Loader(DataLoaderAttributes):
         if self._mixes_items:
             self._extras.use_valid(self._native.bands_in_batches())
         self._extras.use_resampled(self._native.resampled_bands())
-        self._number = _ranks.number_of(self._identity())
+        # Loaders of one rank alone are made by that rank only.
+        self._number = 0 if given_place else _ranks.number_of(self._identity())
         self._announce_seed()
         if self._native.lacks_train_statistics():
             warnings.warn(
@@ -467,6 +468,8 @@ class Loader(DataLoaderAttributes):
         self._iteration: int | None = None
         self._iteration_epoch: int | None = None
         self._iterations = 0
+        # The number of batches that it gave.
+        self._taken = 0
         self._arrived: list[dict[str, Any] | None] = []
         self._lengths: dict[int, int] = {}
         self._schedule = _lightning.Schedule()
@@ -527,9 +530,15 @@ class Loader(DataLoaderAttributes):
 
     def _identity(self) -> str:
         """A text that is equal for the same loader on all ranks, whatever its seed is."""
-        state = json.loads(self._native.state(False))
-        parts = [state["fingerprint"], state["plan"], str(self._settings["batch_size"])]
-        return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:24]
+        # Not the plan of the native loader, because patches may be drawn with the seed.
+        digest = hashlib.sha256()
+        for member in self._members:
+            settings = self._settings | member.settings
+            digest.update(member.dataset.fingerprint.encode())
+            for name in _IDENTITY:
+                value = settings[name]
+                digest.update(value if isinstance(value, bytes) else f"{name}={value}".encode())
+        return digest.hexdigest()[:24]
 
     # Batches.
 
@@ -538,8 +547,8 @@ class Loader(DataLoaderAttributes):
 
         When a new iteration takes its first batch, it ends any older iteration over this loader. If
         the older one was left, before or after its last batch, the new one is the next epoch. With
-        several ranks, an epoch that was left before its end counts only if all ranks left or
-        finished it.
+        several ranks, a look at one batch counts as an epoch only if all ranks took one, and an
+        epoch that was left later only if all ranks left or finished it.
         """
         return _Epoch(self)
 
@@ -569,7 +578,7 @@ class Loader(DataLoaderAttributes):
         self._settle()
         if self._iteration is not None:
             if self.epoch == self._iteration_epoch:
-                counts = self._peers is None or self._peers.counts(self.epoch)
+                counts = self._peers is None or self._peers.counts(self.epoch, self._taken)
                 self._go_to(self.epoch + counts)
             elif self._arrived != [None]:
                 # All its batches were given, but nobody has asked for its end.
@@ -584,8 +593,9 @@ class Loader(DataLoaderAttributes):
             self._progress = _accelerate.Progress()
         epoch, number = self.epoch, self._iterations + 1
         if self._peers is not None:
-            self._peers.publish(epoch, _ranks.READING)
-            self._peers.check_seeds()
+            self._peers.publish(epoch, _ranks.FIRST)
+            self._peers.check(self._iterations)
+        self._taken = 0
         # One statement, so that a signal handler that raises cannot come between.
         self._iterations, self._iteration, self._iteration_epoch, iteration.number = (
             number,
@@ -626,6 +636,9 @@ class Loader(DataLoaderAttributes):
             self._finish()
             raise StopIteration
         iteration.is_complete = self.epoch != self._iteration_epoch
+        self._taken += 1
+        if self._taken == 2 and self._peers is not None and not iteration.is_complete:
+            self._peers.publish(self.epoch, _ranks.READING)
         if self._progress is not None:
             self._progress.batch(is_last=iteration.is_complete)
         batch, self._arrived = self._batch(taken), []
@@ -654,7 +667,8 @@ class Loader(DataLoaderAttributes):
         if self._iteration == number and self._peers is not None and not self._closed:
             epoch = self._iteration_epoch
             if epoch is not None:
-                self._peers.publish(epoch, _ranks.LEFT if self.epoch == epoch else _ranks.FINISHED)
+                left = _ranks.LOOKED if self._taken == 1 else _ranks.LEFT
+                self._peers.publish(epoch, left if self.epoch == epoch else _ranks.FINISHED)
 
     @property
     def _mixes_items(self) -> bool:
@@ -985,6 +999,7 @@ _OF_PROCESS = frozenset(
         "_iteration",
         "_iteration_epoch",
         "_iterations",
+        "_taken",
         "_arrived",
         "_lengths",
         "_schedule",
@@ -992,6 +1007,12 @@ _OF_PROCESS = frozenset(
         "_closed",
         *_torch_data.SHOWN,
     }
+)
+
+# Settings that the loaders of all ranks share.
+_IDENTITY = (
+    *("batch_size", "order", "last", "epoch_length", "is_mix", "mixes_items"),
+    *("crop", "patches", "regions", "samples", "weights"),
 )
 
 
