@@ -1,5 +1,7 @@
 //! How stored data becomes images and masks: recipes for any [`Engine`](crate::Engine).
 
+use std::ops::Range;
+
 use hsipack_format::SpectralNorm;
 
 use crate::array::ElementType;
@@ -53,13 +55,15 @@ pub struct LabelConversion {
     pub element: ElementType,
 }
 
-/// How to find out which pixels of an image have values: those whose values are finite in all bands
-/// that count.
+/// How to find out which pixels of an image have values: those inside the cube whose values are
+/// finite in all bands that count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validity {
     /// Whether each band counts: one list for all samples, or one per sample; empty if all bands
     /// count.
     pub bands: Vec<Vec<bool>>,
+    /// The rows and columns of each sample that lie inside its cube; empty if all do.
+    pub inside: Vec<[Range<usize>; 2]>,
 }
 
 impl Validity {
@@ -67,6 +71,12 @@ impl Validity {
     pub fn bands_of(&self, sample: usize) -> Option<&[bool]> {
         let bands = self.bands.get(sample).or(self.bands.last())?;
         bands.contains(&false).then_some(bands)
+    }
+
+    /// Whether a pixel of a sample lies inside its cube.
+    pub fn is_inside(&self, sample: usize, [row, column]: [usize; 2]) -> bool {
+        let inside = self.inside.get(sample);
+        inside.is_none_or(|[rows, columns]| rows.contains(&row) && columns.contains(&column))
     }
 }
 
@@ -77,6 +87,13 @@ impl ImageConversion {
             && self.normalized == Normalized::Not
             && self.nan.is_none()
             && self.element == stored
+    }
+
+    /// Whether finite values that become too large for the element type take its largest value, as
+    /// those that augmentations compute. Physical values that are too large are an error instead.
+    pub fn stays_finite(&self) -> bool {
+        self.normalized != Normalized::Not
+            && matches!(self.element, ElementType::F16 | ElementType::BF16)
     }
 
     /// Scale factor and offset of a sample, if physical values are requested.

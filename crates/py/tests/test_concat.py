@@ -300,6 +300,23 @@ def test_it_is_diagnosed_as_an_iterable(joined: hsipack.Concat) -> None:
     assert [level["level"] for level in found.levels] == ["step", "load"]
 
 
+def test_labels_of_numbers_and_texts_are_alike_in_items_and_batches(tmp_path: Path) -> None:
+    parts = []
+    for name, labels in {"a": [3.5, 1.0, None], "b": ["x", "y"]}.items():
+        cubes = (
+            (f"{name}{number}", np.ones((4, 4, 2)), {"label": label})
+            for number, label in enumerate(labels)
+        )
+        hsipack.pack(cubes, tmp_path / name)
+        parts.append(hsipack.open(tmp_path / name))
+    joined = hsipack.concat(parts)
+    assert joined.label_names == [1.0, 3.5, "x", "y"]
+    items = [joined[position]["label"] for position in range(5)]
+    assert items == [1, 0, -1, 2, 3]
+    with make(joined, 1, shuffle=False) as loader:
+        assert [batch["label"].item() for batch in loader] == items
+
+
 def named(path: Path, masks: dict[str, Any], class_names: dict[str, list[str]]) -> hsipack.Dataset:
     cube = np.zeros((4, 4, 2), np.float32)
     hsipack.pack([("s", cube, {"masks": masks})], path, class_names=class_names)

@@ -108,6 +108,25 @@ def test_pixels_with_missing_values_are_not_valid(
             assert np.array_equal(valid, part)
 
 
+@pytest.mark.parametrize("output", ["torch", "numpy"])
+@pytest.mark.parametrize("pad", ["reflect", "edge", 0.0])
+def test_padding_of_windows_is_not_valid(packed: Path, output: Any, pad: Any) -> None:
+    wanted = np.stack([np.isfinite(cube(n)[..., [0, 1, 3, 4]]).all(-1) for n in range(4)])
+    wide = np.pad(wanted, ((0, 0), (ROWS, ROWS), (COLUMNS, COLUMNS)))
+    flip = [RandomHorizontalFlip(p=1.0)] if output == "torch" else None
+    crop = hsipack.GridCrop((5, 7), step=(4, 6), pad=pad)
+    windows = [(0, -2, -3), (1, ROWS - 3, 2), (2, 1, COLUMNS - 2), (3, 0, 0)]
+    for one in (crop, hsipack.Windows(windows, (5, 7), pad=pad)):
+        for batch in loader(packed, extras="valid", crop=one, output=output, augment=flip):
+            where = zip(np.asarray(batch["id"]), np.asarray(batch["window"]), strict=True)
+            for valid, (sample, (row, column, rows, columns)) in zip(
+                np.asarray(batch["valid"]), where, strict=True
+            ):
+                first = row + ROWS, column + COLUMNS
+                part = wide[sample, first[0] : first[0] + rows, first[1] : first[1] + columns]
+                assert np.array_equal(valid, part[:, ::-1] if flip else part)
+
+
 def test_quality_masks_exclude_pixels(packed: Path) -> None:
     valid = np.stack([np.isfinite(cube(n)[..., [0, 1, 3, 4]]).all(-1) for n in range(4)])
     ids = np.stack([quality(number) for number in range(4)])

@@ -318,3 +318,11 @@ def test_labels_of_a_regression_stay_numbers(tmp_path: Path, kind: str) -> None:
     np.testing.assert_array_equal(seen[:4], [0.5, 2.0, np.nan, -1.25])
     # Whole numbers are classes.
     assert [sample["label"] for sample in hsipack.open(whole)] == [0, 1]
+
+
+def test_new_ids_of_one_mask_do_not_count_in_another(tmp_path: Path) -> None:
+    masks = {"gt": np.ones((4, 4), np.uint8), "other": np.full((4, 4), 1, np.uint8)}
+    hsipack.pack([("a", np.ones((4, 4, 2)), {"masks": masks})], tmp_path / "d")
+    ds = hsipack.open(tmp_path / "d").with_masks("gt", remap_classes={1: 7})
+    assert ds.class_counts("gt") == {7: 16}
+    assert ds.class_counts("other") == {1: 16}

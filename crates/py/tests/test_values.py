@@ -328,3 +328,14 @@ def test_stored_values_in_several_units_are_refused(tmp_path: Path) -> None:
     # Integers are read as physical values, whatever their factors are.
     with hsipack.Loader(dataset, 2, normalize="standardize", **options) as loader:
         assert np.allclose(next(iter(loader))["image"], 0)
+
+
+@pytest.mark.parametrize("output", ["torch", "numpy"])
+def test_normalised_values_that_are_too_large_stay_finite(tmp_path: Path, output: Any) -> None:
+    cube = np.array([[[1.0, 2.0], [-3.0, np.nan]]], np.float32)
+    hsipack.pack([("a", cube)], tmp_path / "d")
+    options: dict[str, Any] = {"normalize": ([0.0, 0.0], [1e-6, 1.0]), "output": output}
+    with hsipack.Loader(tmp_path / "d", 1, device="cpu", **options) as loader:
+        image = np.asarray(next(iter(loader))["image"][0])
+    assert image.dtype == np.float16
+    np.testing.assert_array_equal(image, [[[65504, -65504]], [[2, np.nan]]])

@@ -683,11 +683,11 @@ impl Engine for Host {
         else {
             return Err(Error::bug(format!("a stored image, as {stored:?}")));
         };
-        let pixels = rows * columns;
-        let mut buffer = self.room(samples * pixels, ElementType::Bool)?;
+        let mut buffer = self.room(samples * rows * columns, ElementType::Bool)?;
         let into = buffer.bytes_mut();
         floats!(stored.element(), T => {
-            prepare::valid(&self.workers, cast_slice::<u8, T>(from), into, [pixels, bands], recipe);
+            let shape = [rows, columns, bands];
+            prepare::valid(&self.workers, cast_slice::<u8, T>(from), into, shape, recipe);
             Ok(())
         })?;
         buffer.array(&[samples, rows, columns], ElementType::Bool)

@@ -25,6 +25,10 @@ pub(super) fn image<T: Element, U: Element>(
         let mut values = vec![T::Wide::ZERO; from.len()];
         T::load_all(from, &mut values);
         prepared(&mut values, sample, bands, recipe);
+        if recipe.stays_finite() {
+            let most = T::Wide::of(U::LARGEST.to_f64());
+            values.iter_mut().for_each(|value| *value = value.bounded(most));
+        }
         cast(out, &values);
     });
 }
@@ -57,15 +61,16 @@ fn prepared<W: Wide>(values: &mut [W], sample: usize, bands: usize, recipe: &Ima
     }
 }
 
-/// Fills the mask `into` (samples, rows, columns), with `pixels` pixels per sample: 1 if the values
-/// of a pixel are finite in all bands that count, otherwise 0.
+/// Fills the mask `into` (samples, rows, columns): 1 if a pixel lies inside its cube and its values
+/// are finite in all bands that count, otherwise 0.
 pub(super) fn valid<T: Element>(
     workers: &Workers,
     from: &[T],
     into: &mut [u8],
-    [pixels, bands]: [usize; 2],
+    [rows, columns, bands]: [usize; 3],
     recipe: &Validity,
 ) {
+    let pixels = rows * columns;
     workers.each_of(into, pixels, PIXELS, |sample, number, out| {
         let first = sample * pixels + number * PIXELS;
         let counted = recipe.bands_of(sample);
@@ -78,7 +83,9 @@ pub(super) fn valid<T: Element>(
                     values.iter().zip(counted).all(|(value, counts)| !counts || is_finite(value))
                 }
             };
-            *out = u8::from(is_valid);
+            let pixel = number * PIXELS + pixel;
+            let is_inside = recipe.is_inside(sample, [pixel / columns, pixel % columns]);
+            *out = u8::from(is_valid && is_inside);
         }
     });
 }

@@ -447,8 +447,10 @@ fn pixels_are_valid_if_all_bands_that_count_are_finite() {
         [nan, nan, nan, 0.0, 0.0, -infinity, 1.0, 2.0, 3.0, -1.0, 65504.0, 0.0],
     ]
     .concat();
-    let lists =
-        |bands: &[[bool; 3]]| Validity { bands: bands.iter().map(|b| b.to_vec()).collect() };
+    let lists = |bands: &[[bool; 3]]| Validity {
+        bands: bands.iter().map(|b| b.to_vec()).collect(),
+        inside: Vec::new(),
+    };
     for element in [ElementType::F16, ElementType::BF16, ElementType::F32, ElementType::F64] {
         let stored = array(&values, &[2, 2, 2, 3], element);
         for (recipe, want) in [
@@ -457,6 +459,10 @@ fn pixels_are_valid_if_all_bands_that_count_are_finite() {
             (lists(&[[false, true, true]]), [1, 1, 0, 0, 0, 0, 1, 1]),
             (lists(&[[true, false, true], [true, true, false]]), [1, 0, 1, 0, 0, 1, 1, 1]),
             (lists(&[[false; 3]]), [1; 8]),
+            (
+                Validity { inside: vec![[0..2, 0..1], [1..1, 0..2]], ..lists(&[[false; 3]]) },
+                [1, 0, 1, 0, 0, 0, 0, 0],
+            ),
         ] {
             let valid = Host::new(2).valid(&stored, &recipe).unwrap();
             assert_eq!((valid.shape(), valid.element()), (&[2, 2, 2][..], ElementType::Bool));

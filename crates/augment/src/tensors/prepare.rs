@@ -75,7 +75,12 @@ impl<T: Tensors> TensorEngine<T> {
         for first in (0..shape[0]).step_by(at_once) {
             let samples: Vec<usize> = (first..shape[0].min(first + at_once)).collect();
             let values = t.to(&self.part(stored, &samples)?, wide(element))?;
-            let values = self.computed(values, &samples, shape[3], recipe, wide(element))?;
+            let mut values = self.computed(values, &samples, shape[3], recipe, wide(element))?;
+            if recipe.stays_finite() {
+                let finite = t.with(Binary::Ne, &t.unary(Unary::Abs, &values)?, f64::INFINITY)?;
+                let bounded = self.clamped(&values, recipe.element)?;
+                values = t.r#where(&finite, &bounded, &values)?;
+            }
             t.copy_(&self.part(&image, &samples)?, &values)?;
         }
         outer(&image)
@@ -130,7 +135,7 @@ impl<T: Tensors> TensorEngine<T> {
         }
     }
 
-    /// Which pixels have finite values in all bands that count.
+    /// Which pixels lie inside their cubes and have finite values in all bands that count.
     pub(super) fn finite(&self, stored: &T::Tensor, recipe: &Validity) -> Result<T::Tensor> {
         let t = &self.0;
         let (element, shape) = (t.element(stored)?, t.shape(stored)?);
@@ -154,7 +159,21 @@ impl<T: Tensors> TensorEngine<T> {
             }
             let missing = t.any(&missing, BANDS)?;
             let missing = t.reshape(&missing, &[samples.len(), shape[1], shape[2]])?;
-            t.copy_(&self.part(&valid, &samples)?, &t.unary(Unary::LogicalNot, &missing)?)?;
+            let mut finite = t.unary(Unary::LogicalNot, &missing)?;
+            if !recipe.inside.is_empty() {
+                let [_, rows, columns, _] = shape;
+                let pixels = samples.iter().flat_map(|sample| {
+                    let of_row = move |row| (0..columns).map(move |column| [row, column]);
+                    (0..rows).flat_map(of_row).map(move |pixel| (*sample, pixel))
+                });
+                let inside: Vec<i64> = pixels
+                    .map(|(sample, pixel)| i64::from(recipe.is_inside(sample, pixel)))
+                    .collect();
+                let inside =
+                    self.integers(&inside, &[samples.len(), rows, columns], ElementType::Bool)?;
+                finite = t.binary(Binary::LogicalAnd, &finite, &inside)?;
+            }
+            t.copy_(&self.part(&valid, &samples)?, &finite)?;
         }
         Ok(valid)
     }

@@ -137,9 +137,7 @@ class Concat:
         for number, dataset in enumerate(self.datasets):
             if position < len(dataset):
                 sample: dict[str, Any] = dataset[position]
-                label = sample["label"]
-                if dataset._label_values() is None:
-                    label = self._labels_of(number)[label].item()
+                label = self._labels_of(number)[dataset._class_of(position)].item()
                 return {
                     **sample,
                     "label": label,

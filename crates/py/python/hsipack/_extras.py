@@ -240,8 +240,6 @@ class Extras:
     def _valid(self, batch: dict[str, Any], masks: dict[str, Any]) -> Any:
         """Which pixels have values and are not excluded."""
         valid = masks["valid"]
-        if "inside" in batch:
-            valid = valid & batch["inside"]
         for name, which in self._quality.items():
             mask = masks[name]
             if mask.ndim == 4:

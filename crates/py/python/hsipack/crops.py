@@ -81,8 +81,8 @@ class LabelledPatches:
     of the mask at the centre of the window.
 
     Shuffling mixes the windows of all cubes. With ``sampler="class_balanced"`` the classes take
-    turns, and no window of a class is repeated before all windows of the class were used. Masks are
-    read only if the dataset names them: ``ds.with_masks("labels")``.
+    turns, and in an epoch, no window of a class is repeated before all of its windows were used.
+    Masks are read only if the dataset names them: ``ds.with_masks("labels")``.
 
     Args:
         size: (rows, columns) in pixels, or one number for a square. If it is even, the labelled

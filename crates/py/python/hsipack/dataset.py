@@ -437,15 +437,15 @@ class Dataset(Base):
         splits. For them, the statistics of the whole stack are returned, with a warning.
 
         Raises:
-            ConflictError: if the samples belong to several stacks; use ``stacks[name].stats`` for
-                each of them.
+            ConflictError: if the samples belong to several stacks: :meth:`compute_stats` gives those
+                of all.
         """
         stacks = self._used_stacks()
         if len(stacks) > 1:
             raise ConflictError(
                 "cubes of different shapes have statistics of their own",
                 path=self._path,
-                remedy="use stacks[name].stats, or compute_stats() for all of them",
+                remedy="compute_stats() gives those of all of them, ds.select(…).stats those of one",
             )
         stats = self._stats_of(stacks[0]) if stacks else None
         return stats if stats is None or self._bands is None else of_bands(stats, self._bands)
@@ -850,9 +850,12 @@ class Dataset(Base):
         """
         part = self if split is None else self.split(split)
         mask = _options.text("mask", mask)
+        # Classes of one mask, in the short form, are those of the mask that is read.
+        masks = [mask]
         if remap_classes is None and other_class is None:
+            masks = self.masks
             remap_classes, other_class = self._new_classes, self._other_class
-        new = new_ids(part._used_stacks(), part.path, [mask], remap_classes, other_class)
+        new = new_ids(part._used_stacks(), part.path, masks, remap_classes, other_class)
         new = [one for one in new if one["mask"] == mask]
         threads = None if num_threads is None else _options.natural("num_threads", num_threads)
         counted = self._native.class_pixels(part._ids, mask, new[0] if new else None, threads)
@@ -1121,6 +1124,11 @@ class Dataset(Base):
             numbers = [np.nan if value is None else value for value in values]
             return np.array(numbers, dtype=np.float64)
         return values
+
+    def _class_of(self, position: int) -> int:
+        """The number of the class of a sample, from the end if it has none."""
+        ((_, label, _),) = self._native.about([self._id(position)])
+        return label
 
     def _label_values(self) -> npt.NDArray[np.float64] | None:
         """The label of each class, and NaN at the end for samples without one, if labels are

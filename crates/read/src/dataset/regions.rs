@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use hsipack_format::{Error, Opt, remedy};
+use hsipack_format::Error;
 
 use super::open::Dataset;
 use super::patches::Skipped;
@@ -96,11 +96,7 @@ impl Dataset {
         }
         let windows = match &*shown {
             [] => Err(Error::conflict(format!("mask {mask} has none of the requested regions"))
-                .with_remedy(remedy![
-                    "check the mask, ",
-                    Opt::Ignore,
-                    " and the minimum number of pixels"
-                ])),
+                .with_remedy("check the mask, the ignored ids and the minimum number of pixels")),
             shown => Windows::of_regions((regions.rows, regions.columns), regions.pad, shown),
         };
         skipped.beside(windows.map_err(|error| error.at(self.path())))

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::ops::Range;
 use std::sync::Arc;
 
 use hsipack_augment::array::Memory;
@@ -59,6 +60,8 @@ pub(super) type Tensors<T> = (T, Vec<(String, T)>);
 struct Stack {
     name: String,
     number: usize,
+    /// Rows and columns of its cubes.
+    sides: [usize; 2],
     /// Element type of the images in a slot.
     stored: ElementType,
     /// The split whose statistics standardise the stack; `None` if they are those of all samples.
@@ -249,7 +252,8 @@ impl Conversion {
         let mut masks = masks.chain(companions).collect::<Result<Vec<_>>>()?;
         if first.options.valid {
             let bands = stacks.iter().map(|stack| stack.good_bands.clone()).collect();
-            let valid = library.valid_of(info.view(memory, 0)?, &Validity { bands })?;
+            let recipe = Validity { bands, inside: inside(&info.items, &stacks) };
+            let valid = library.valid_of(info.view(memory, 0)?, &recipe)?;
             masks.push((VALID.to_owned(), valid));
         }
         Ok((image, masks))
@@ -313,18 +317,38 @@ impl Conversion {
     }
 }
 
+/// The rows and columns of each window that lie inside its cube; empty if all do.
+fn inside(items: &[Item], stacks: &[&Stack]) -> Vec<[Range<usize>; 2]> {
+    let part = |first: i32, count: u32, length: usize| -> Range<usize> {
+        let within = |at: i64| (at - i64::from(first)).clamp(0, count.into()) as usize;
+        within(0)..within(length as i64)
+    };
+    let parts = items.iter().enumerate().map(|(number, Item { window, .. })| {
+        let [rows, columns] = stacks.get(number).unwrap_or(&stacks[0]).sides;
+        [part(window.row, window.rows, rows), part(window.column, window.columns, columns)]
+    });
+    let parts: Vec<_> = parts.collect();
+    let is_whole = |(part, Item { window, .. }): (&[Range<usize>; 2], &Item)| {
+        [part[0].len(), part[1].len()] == [window.rows as usize, window.columns as usize]
+    };
+    if parts.iter().zip(items).all(is_whole) { Vec::new() } else { parts }
+}
+
 impl Stack {
     fn new(member: &Member, options: &DeviceOptions, number: usize) -> Result<Self> {
         let dataset = &member.dataset;
         let (scale, offset) = (dataset.scale_factor(number), dataset.add_offset(number));
         let stored = &dataset.stacks()[number];
+        let shape = stored.image.shape();
+        let sides = [shape.rows, shape.columns];
         let stored_type = dataset.image_type(number).expect("a stack of the dataset");
         let fit = member.fit.as_deref();
         let stored_type = fit.map_or(stored_type, |fit| fit.dtype);
         let (name, stored) = (stored.name.clone(), ElementType::from(stored_type));
         let good_bands = if options.valid { good_bands(member, number) } else { Vec::new() };
+        let (split, figures) = (None, None);
         let mut stack =
-            Self { name, number, stored, split: None, scale, offset, figures: None, good_bands };
+            Self { name, number, sides, stored, split, scale, offset, figures, good_bands };
         let (mean, std) = match &options.normalization {
             Normalization::Standardize => {
                 let figures;

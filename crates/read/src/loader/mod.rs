@@ -482,8 +482,9 @@ impl Loader {
                     self.shared.options().share.rank
                 );
                 let error = Error::damaged(what).at(reader.dataset.path()).with_remedy(remedy![
+                    "run ",
                     Command::Repair,
-                    " the dataset, or leave these samples out"
+                    ", or leave these samples out"
                 ]);
                 return Err(match taken.damage.take() {
                     Some(damage) => error.caused_by(damage),

@@ -427,7 +427,7 @@ impl Plan {
 /// The error that [`LastBatch::Drop`] drops all items of an epoch.
 fn all_dropped(items: usize, global: usize) -> Error {
     Error::conflict(format!(
-        "no batch is left when the last one is dropped: an epoch has {}, but a full batch of all ranks has {global}",
+        "no batch is left when the last ones are dropped: an epoch has {}, but none of its shapes has the {global} of a full batch of all ranks",
         plural(items, "item"),
     ))
     .with_remedy(remedy![

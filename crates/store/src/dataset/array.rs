@@ -283,7 +283,7 @@ impl ChunkArray {
             if memory::refused(&error) {
                 return error.at(path);
             }
-            Error::damaged(format!("sample {index}, chunk {chunk}: {}", error.what()))
+            Error::damaged(format!("sample {index} of its stack, chunk {chunk}: {}", error.what()))
                 .at(path)
                 .with_remedy(remedy!["run ", Command::Validate, ", then ", Command::Repair])
         };

@@ -210,7 +210,12 @@ fn the_same_pixels_are_valid() {
         let stored = Array::of_numbers(&values, &[3, 4, 5, 6], element).unwrap();
         let tensor = libtorch.tensor(stored.clone()).unwrap();
         for lists in [vec![], vec![bands(0)], vec![bands(0), bands(1), bands(2)]] {
-            let recipe = Validity { bands: lists };
+            let inside = if lists.len() > 1 {
+                vec![[0..4, 1..3], [2..2, 0..5], [0..4, 0..5]]
+            } else {
+                vec![]
+            };
+            let recipe = Validity { bands: lists, inside };
             let want = Host::new(1).valid(&stored, &recipe).unwrap();
             let have = libtorch.array(&engine.valid(&tensor, &recipe).unwrap()).unwrap();
             assert_eq!((have.shape(), have.element()), (want.shape(), want.element()));
