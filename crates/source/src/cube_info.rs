@@ -141,7 +141,8 @@ pub struct CubeInfo {
     /// Whether the file knows its classes only by name, so that ids are merely places in
     /// `class_names`. Class 0 is what no label covers.
     pub has_named_classes: bool,
-    /// Whether it is a mask of features on a map, none of which touches the cube.
+    /// Whether it is a mask of features on a map, or on a grid of its own, that does not touch the
+    /// cube.
     pub misses_cube: bool,
     /// How many annotations of a mask are only boxes, which are not drawn.
     pub undrawn_boxes: usize,

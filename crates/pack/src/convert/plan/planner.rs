@@ -44,7 +44,7 @@ pub(super) struct Planner<'a> {
     descriptions: Descriptions,
     /// Stacks and masks of which a cube has class ids, not layers.
     with_ids: HashSet<(String, String)>,
-    /// For each mask, the cubes that no feature of its files touches, and the first such file.
+    /// For each mask, the cubes that its files do not touch, and the first such file.
     missed: BTreeMap<String, (usize, PathBuf)>,
     /// Inputs that are left out because no file of boxes lists them.
     without_boxes: usize,
@@ -167,10 +167,13 @@ impl<'a> Planner<'a> {
         let boxes = boxes.filter(|(_, mask)| mask.undrawn_boxes > 0);
         let boxes: Vec<_> =
             boxes.map(|(group, mask)| (group.name.clone(), mask.undrawn_boxes)).collect();
+        let mask_places = masks.iter_mut().filter_map(|mask| mask.place_note.take());
+        let mut place_notes: Vec<String> = mask_places.collect();
         let with_ids: Vec<bool> = masks.iter().map(|mask| mask.has_ids).collect();
         let masks = masks.into_iter().map(|mask| (mask.fingerprint, mask.array));
         let (mask_fingerprints, masks): (Vec<_>, Vec<_>) = masks.unzip();
         let stack = self.stack(shape, &info, &bands)?;
+        place_notes.extend(companions.iter().filter_map(|found| found.place_note.clone()));
         let companions = companions.into_iter().map(|found| (found.fingerprint, found.array));
         let (companion_fingerprints, companions): (Vec<_>, Vec<_>) = companions.unzip();
         let fitting = self.check_companions(stack, &companions);
@@ -206,10 +209,13 @@ impl<'a> Planner<'a> {
         }
         for (name, file) in missed {
             let note = format!(
-                "no feature of mask {name} touches it; check their coordinates and reference system"
+                "no part of mask {name} touches it; check its coordinates and reference system"
             );
             self.cube_notes.add(&input.text(), &note, &mut self.plan.notes);
             self.missed.entry(name).or_insert((0, file)).0 += 1;
+        }
+        for note in place_notes {
+            self.cube_notes.add(&input.text(), &note, &mut self.plan.notes);
         }
         for (name, count) in boxes {
             let note = format!(
@@ -646,7 +652,7 @@ impl<'a> Planner<'a> {
                 "no input could be opened; the first error: {first}"
             )));
         }
-        self.refuse_features_elsewhere()?;
+        self.refuse_masks_elsewhere()?;
         self.class_names.check(&self.plan.masks)?;
         self.class_names.give_ids(&self.plan.masks);
         self.class_names.give(&mut self.plan.stacks)?;
@@ -672,18 +678,18 @@ impl<'a> Planner<'a> {
         Ok(self.plan)
     }
 
-    /// Refuses features that touch no cube at all, unless the cubes are appended to others.
-    fn refuse_features_elsewhere(&self) -> Result<()> {
+    /// Refuses masks that touch no cube at all, unless the cubes are appended to others.
+    fn refuse_masks_elsewhere(&self) -> Result<()> {
         let count = self.plan.samples.len();
         let missed = self.missed.iter().find(|(_, (cubes, _))| *cubes == count);
         match missed {
             Some((name, (_, file))) if self.base.is_none() => Err(Error::conflict(format!(
-                "no feature of mask {name} touches {}",
+                "no part of mask {name} touches {}",
                 if count == 1 { "the cube".to_owned() } else { format!("one of the {count} cubes") }
             ))
             .at(file)
             .with_remedy(
-                "check their coordinates (x or longitude comes first) and their reference system, or leave the mask out",
+                "check its coordinates (x or longitude comes first) and its reference system, or leave the mask out",
             )),
             _ => Ok(()),
         }
