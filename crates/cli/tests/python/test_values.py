@@ -200,6 +200,19 @@ def test_missing_values(dtype: str, hsipack: Hsipack, tmp_path: Path) -> None:
     assert "--fill nan" in message
 
 
+@pytest.mark.parametrize("text", ["-3.40282e+38", "-3.4028e+38", "-3.402823466e+38"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_large_markers_may_have_few_digits(
+    text: str, dtype: str, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    cube = smooth_cube()
+    cube[2, 3] = np.finfo(np.float32).min
+    data = write_envi(tmp_path / "cube.hdr", cube, data_ignore_value=text)
+    hsipack.convert(data, "--dtype", dtype, out=tmp_path / "out")
+    cube[2, 3] = np.nan
+    assert_same_bits(read_zarr(tmp_path / "out")[0], expected(cube, dtype=dtype))
+
+
 def test_nan_counts_as_missing(hsipack: Hsipack, tmp_path: Path) -> None:
     cube = smooth_cube()
     cube[1, 2, 3] = np.nan

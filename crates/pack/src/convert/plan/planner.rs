@@ -20,7 +20,7 @@ use super::columns;
 use super::cube_notes::CubeNotes;
 use super::description::Descriptions;
 use super::examine::{Examined, Examiner};
-use super::scale::{greatest_magnitude, power_of_two_for};
+use super::scale::scale_for;
 use super::{Pair, Plan, PlannedMask, PlannedSample, PlannedStack, pick};
 use crate::convert::classes;
 use crate::convert::companions::PlannedCompanion;
@@ -812,14 +812,13 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// `--scale auto`: reads every cube of each new stack once to find its greatest magnitude.
+    /// `--scale auto`: reads every cube of each new stack once to find its greatest value.
     fn choose_scales(&mut self, stop: &AtomicBool) -> Result<()> {
         let (values, resources) = (&self.options.values, self.options.resources());
         let pool = threads::pool(resources.threads, "scale")?;
         for stack in self.plan.stacks.iter_mut().filter(|stack| stack.existing == 0) {
             let samples = stack.samples.iter().map(|sample| &self.plan.samples[*sample]);
-            let greatest = greatest_magnitude(samples, values, resources, &pool, stop)?;
-            stack.scale = power_of_two_for(greatest);
+            stack.scale = scale_for(samples, values, resources, &pool, stop)?;
         }
         Ok(())
     }
