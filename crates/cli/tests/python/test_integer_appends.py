@@ -90,7 +90,7 @@ def test_other_scales_and_types_are_refused(merged: Path, hsipack: Hsipack, tmp_
     message = hsipack.refuse(cube, "--append", "--dtype", "int16", out=merged, names=None)
     assert "cubes of 7x4x3 are uint16, but int16 is requested" in message
     message = hsipack.refuse(cube, "--append", out=merged, names=merged)
-    assert "holds int16 and uint16, but float16 is requested" in message
+    assert "holds int16, uint16, but float16 is requested" in message
     both = [cube, write(tmp_path, "cube8", "5x4x3")]
     message = hsipack.refuse(*both, "--append", "--dtype", "auto", out=merged, names=merged)
     assert "append the cubes of each type in turn" in message

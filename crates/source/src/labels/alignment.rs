@@ -36,11 +36,15 @@ impl Alignment {
             let [cube, image] = systems.map(|system| system.map(crs::short));
             Self::Unknown { cube, image }
         };
-        let conversion = match systems {
-            [Some(cube), Some(image)] => Conversion::between(Some(cube), Some(image)),
-            _ => return unknown(),
+        if systems == [None, None] {
+            return unknown();
+        }
+        let Ok(conversion) = Conversion::between(systems[0], systems[1]) else { return unknown() };
+        // An image without a system most likely has that of the cube, if the positions are the same.
+        let elsewhere = || match systems {
+            [Some(_), Some(_)] => Self::Elsewhere,
+            _ => unknown(),
         };
-        let Ok(conversion) = conversion else { return unknown() };
         let to_pixels = inverse(image.transform);
         let [rows, columns] = cube_size.map(|length| length as f64);
         let ratio = [size[1] as f64 / columns, size[0] as f64 / rows];
@@ -51,12 +55,12 @@ impl Alignment {
                 Some(conversion) => conversion.point(position),
                 None => Some(position),
             };
-            let Some(position) = position else { return Self::Elsewhere };
+            let Some(position) = position else { return elsewhere() };
             let pixels = apply(to_pixels, position).into_iter().zip([column, row]).zip(ratio);
             for ((pixel, expected), ratio) in pixels {
                 let offset = (pixel - expected * ratio).abs();
                 if offset > TOLERANCE * ratio.max(1.0) {
-                    return Self::Elsewhere;
+                    return elsewhere();
                 }
                 greatest = greatest.max(offset / ratio);
             }
@@ -74,7 +78,7 @@ impl Alignment {
             Self::Elsewhere | Self::OnCube(_) | Self::Unknown { cube: None, image: None } => None,
             Self::Unknown { cube, image } => {
                 let words = |system: &Option<String>| {
-                    system.clone().unwrap_or_else(|| "an unknown one".to_owned())
+                    system.clone().unwrap_or_else(|| "unknown".to_owned())
                 };
                 Some(format!(
                     "whether {what} lies elsewhere on Earth is not checked: its reference system is {}, that of the cube is {}, and hsipack cannot compare them",
@@ -137,7 +141,9 @@ mod tests {
         let note = of(&cube, &geo(nobody, far)).note("its mask").unwrap();
         assert!(note.contains("system is of nobody, that of the cube is EPSG:32632"), "{note}");
         let nowhere = Geo::new(None, far).unwrap();
-        assert!(of(&cube, &nowhere).note("its mask").unwrap().contains("an unknown one"));
+        assert!(of(&cube, &nowhere).note("its mask").unwrap().contains("system is unknown"));
+        let beside = Geo::new(None, transform).unwrap();
+        assert_eq!(of(&cube, &beside), Alignment::OnCube(0.0));
         assert_eq!(of(&nowhere, &nowhere).note("its mask"), None);
         // Positions in the same system need no conversion.
         let unlisted = geo(nobody, transform);

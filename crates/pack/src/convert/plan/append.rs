@@ -266,7 +266,7 @@ pub fn check_append(values: &ValueOptions, base: &Dataset) -> Result<()> {
         let names: Vec<String> = types.iter().map(DType::to_string).collect();
         return Err(Error::conflict(format!(
             "the dataset holds {}, but {} is requested",
-            names.join(" and "),
+            names.join(", "),
             values.dtype()
         ))
         .at(base.path())
