@@ -48,8 +48,21 @@ pub(crate) fn code_of(text: &str) -> Option<u16> {
     code.filter(|code| *code != 0)
 }
 
+/// National systems in metres by ESRI's names of the system and its datum, in small letters and
+/// digits, with their EPSG codes.
+const NATIONAL: [(&str, &str, u16); 8] = [
+    ("etrs1989laea", "detrs1989", 3035),
+    ("dhdn3degreegausszone2", "ddeutscheshauptdreiecksnetz", 31466),
+    ("dhdn3degreegausszone3", "ddeutscheshauptdreiecksnetz", 31467),
+    ("dhdn3degreegausszone4", "ddeutscheshauptdreiecksnetz", 31468),
+    ("dhdn3degreegausszone5", "ddeutscheshauptdreiecksnetz", 31469),
+    ("ch1903lv95", "dch1903", 2056),
+    ("ch1903lv03", "dch1903", 21781),
+    ("rgf1993lambert93", "drgf1993", 2154),
+];
+
 /// The EPSG code of WKT that states no code, as ESRI's programs write it: longitude and latitude in
-/// degrees, UTM zones in metres, and the projection of web maps.
+/// degrees, UTM zones and some national systems in metres, and the projection of web maps.
 pub(crate) fn code_by_name(text: &str) -> Option<u16> {
     let wkt = wkt(text)?;
     let upper = wkt.text.to_ascii_uppercase();
@@ -67,6 +80,12 @@ pub(crate) fn code_by_name(text: &str) -> Option<u16> {
     }
     if name == "wgs1984webmercatorauxiliarysphere" {
         return Some(3857);
+    }
+    let of_name = |(system, datum, _): &&(&str, &str, u16)| {
+        *system == name && wkt.datum.as_deref().is_some_and(|other| letters(other) == *datum)
+    };
+    if let Some((.., code)) = NATIONAL.iter().find(of_name).filter(|_| has_metres(&upper)) {
+        return Some(*code);
     }
     let (_, zone) = name.split_once("utmzone")?;
     let south = zone.ends_with('s');
@@ -255,6 +274,10 @@ mod tests {
             (
                 projected("WGS_1984_UTM_Zone_31N", wgs, "Foot_US\",0.3\"").replace("\"\"]", "]"),
                 None,
+            ),
+            (
+                projected("ETRS_1989_LAEA", "D_ETRS_1989", "Meter\",1.0\"").replace("\"\"]", "]"),
+                Some(3035),
             ),
             (projected("RGF_1993_Lambert_93", wgs, "Meter\",1.0\"").replace("\"\"]", "]"), None),
         ] {
