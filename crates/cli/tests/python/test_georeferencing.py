@@ -210,6 +210,19 @@ def test_world_files(name: str, crs: str | None, hsipack: Hsipack, tmp_path: Pat
     assert info(hsipack, path)["geo"]["transform"] == list(NORTH_UP.to_gdal())
 
 
+def test_turned_oblong_pixels_are_noted(hsipack: Hsipack, tmp_path: Path) -> None:
+    turned = Affine.translation(5e5, 4e6) @ Affine.rotation(33) @ Affine.scale(20, -25)
+    path = write(tmp_path / "a.tif", "GTiff", "EPSG:32611", turned)
+    hsipack.convert(path, out=tmp_path / "d")
+    words = ["export", tmp_path / "d", "--sample", 0, "-o", tmp_path / "x.hdr", "--json"]
+    done = hsipack.run(*words)
+    assert done.returncode == 0, done.stderr
+    assert "turned and not square" in " ".join(json.loads(done.stdout)["notes"])
+    report = info(hsipack, tmp_path / "x.hdr")
+    assert report["geo"]["transform"] == pytest.approx(list(turned.to_gdal()))
+    assert "turned and not square" in " ".join(report["notes"])
+
+
 def test_systems_without_a_code(hsipack: Hsipack, tmp_path: Path) -> None:
     tiff = write(tmp_path / "a.tif", "GTiff", LAMBERT, NORTH_UP)
     report = info(hsipack, tiff)
