@@ -19,6 +19,7 @@ from helpers import (
     read_zarr,
     samples,
     smooth_cube,
+    stacks,
     write_envi,
 )
 
@@ -89,6 +90,16 @@ def test_selections_that_cannot_be_made(
 ) -> None:
     data = write_envi(tmp_path / "cube.hdr", smooth_cube(), **keys)  # type: ignore[arg-type]
     assert reason in hsipack.refuse(data, *option, out=tmp_path / "out", names=data)
+
+
+def test_cubes_without_a_list_of_bad_bands_keep_all(hsipack: Hsipack, tmp_path: Path) -> None:
+    first = write_envi(tmp_path / "a.hdr", smooth_cube(), bbl=[0, *[1] * 10])
+    other = write_envi(tmp_path / "b.hdr", smooth_cube(seed=1))
+    report = hsipack.convert(first, other, "--drop-bad-bands", out=tmp_path / "out")
+    assert stacks(tmp_path / "out") == ["12x9x10", "12x9x11"]
+    assert f"{other}: it has no bad-band list, so all its bands are kept" in report["notes"]
+    done = hsipack.run("validate", tmp_path / "out", "--source")
+    assert done.returncode == 0, done.stdout
 
 
 def test_micrometres_become_nanometres(hsipack: Hsipack, tmp_path: Path) -> None:

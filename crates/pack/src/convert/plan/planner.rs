@@ -653,6 +653,7 @@ impl<'a> Planner<'a> {
             )));
         }
         self.refuse_masks_elsewhere()?;
+        self.refuse_lack_of_bad_bands()?;
         self.class_names.check(&self.plan.masks)?;
         self.class_names.give_ids(&self.plan.masks);
         self.class_names.give(&mut self.plan.stacks)?;
@@ -693,6 +694,32 @@ impl<'a> Planner<'a> {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses to drop bad bands if no cube has a list of them, and notes the cubes without one.
+    fn refuse_lack_of_bad_bands(&mut self) -> Result<()> {
+        let lacks = |sample: &&PlannedSample| sample.description.shared().good_bands.is_none();
+        if !self.options.values.drop_bad_bands {
+            return Ok(());
+        }
+        let without: Vec<&PlannedSample> = self.plan.samples.iter().filter(lacks).collect();
+        if without.len() == self.plan.samples.len() {
+            let what = match without.len() {
+                1 => "the file has no bad-band list",
+                _ => "neither this file nor another has a bad-band list",
+            };
+            return Err(Error::conflict(what).at(&without[0].input.file).with_remedy(remedy![
+                "leave out ",
+                Opt::DropBadBands,
+                ", or select with ",
+                Opt::Bands
+            ]));
+        }
+        for sample in without {
+            let note = "it has no bad-band list, so all its bands are kept";
+            self.cube_notes.add(&sample.input.text(), note, &mut self.plan.notes);
+        }
+        Ok(())
     }
 
     /// Gives the masks with a file for each class the same layers in all stacks.
