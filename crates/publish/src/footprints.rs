@@ -124,11 +124,19 @@ impl Footprints {
                 Some(conversion) => conversion.point(position),
                 None => Some(position),
             };
-            *corner = converted.filter(is_on_earth).ok_or("have corners that are not on Earth")?;
+            *corner = converted.ok_or(NOT_ON_EARTH)?;
         }
         let longitudes = corners.map(|corner| corner[0]);
-        if extent(&longitudes)[1] - extent(&longitudes)[0] > 180.0 {
+        let [west, east] = extent(&longitudes);
+        let crosses = |meridian: f64| west < meridian && meridian < east;
+        if corners.iter().any(|[_, latitude]| latitude.abs() > 90.0) {
+            return Err(NOT_ON_EARTH);
+        }
+        if east - west > 180.0 || crosses(180.0) || crosses(-180.0) {
             return Err("cross the antimeridian");
+        }
+        if west < -180.0 || east > 180.0 {
+            return Err(NOT_ON_EARTH);
         }
         if doubled_area(&corners) < 0.0 {
             corners.reverse();
@@ -147,9 +155,8 @@ impl Footprints {
     }
 }
 
-fn is_on_earth([longitude, latitude]: &[f64; 2]) -> bool {
-    longitude.abs() <= 180.0 && latitude.abs() <= 90.0
-}
+/// Why a cube has no footprint.
+const NOT_ON_EARTH: &str = "have corners that are not on Earth";
 
 /// Least and greatest value.
 pub(crate) fn extent(values: &[f64]) -> [f64; 2] {

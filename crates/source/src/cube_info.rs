@@ -1,5 +1,6 @@
 //! Description of a cube: shape, type, bands, the meaning of its numbers, its place on Earth.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use hsipack_format::{Color, CubeShape, DType, Geo};
@@ -141,7 +142,8 @@ pub struct CubeInfo {
     /// Whether the file knows its classes only by name, so that ids are merely places in
     /// `class_names`. Class 0 is what no label covers.
     pub has_named_classes: bool,
-    /// Whether it is a mask of features on a map, none of which touches the cube.
+    /// Whether it is a mask of features on a map, or on a grid of its own, that does not touch the
+    /// cube.
     pub misses_cube: bool,
     /// How many annotations of a mask are only boxes, which are not drawn.
     pub undrawn_boxes: usize,
@@ -154,6 +156,30 @@ pub struct CubeInfo {
     pub notes: Vec<String>,
     /// Every file that holds part of the cube; the first is the one to name in messages.
     pub files: Vec<PathBuf>,
+}
+
+/// Markers of missing values beyond this are written with fewer digits than they have, such as
+/// -3.40282e+38, and no sensor measures values near them.
+const LARGE_MARKER: f64 = 1e30;
+/// Part of a large marker by which the digits that are given may be off.
+const MARKER_TOLERANCE: f64 = 1e-5;
+
+/// The stored numbers of a type for which the marker `nodata` of missing values stands, from and
+/// to: a single one, or those that are equal within the digits of a large marker.
+pub fn marked(nodata: f64, dtype: DType) -> RangeInclusive<f64> {
+    // A header gives single-precision values in decimal, so they are compared in single precision.
+    let (nearest, greatest) = match dtype {
+        DType::F32 => (f64::from(nodata as f32), f64::from(f32::MAX)),
+        _ => (nodata, f64::MAX),
+    };
+    if !dtype.is_float() || nodata.is_nan() || nodata.abs() < LARGE_MARKER {
+        return nearest..=nearest;
+    }
+    // A marker that the type cannot hold stands for its last number, as in GDAL.
+    let marker = nodata.clamp(-greatest, greatest);
+    let [near, far] = [1.0 - MARKER_TOLERANCE, 1.0 + MARKER_TOLERANCE]
+        .map(|factor| (marker * factor).clamp(-greatest, greatest));
+    near.min(far).min(nearest)..=near.max(far).max(nearest)
 }
 
 impl CubeInfo {
@@ -256,5 +282,29 @@ impl CubeInfo {
     /// Bytes of an image row as [`Source::read_rows`](crate::Source::read_rows) returns it.
     pub fn row_bytes(&self) -> usize {
         self.shape.row_values() * self.dtype.size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_markers_match_within_their_digits() {
+        let matches = |nodata: f64, value: f32| marked(nodata, DType::F32).contains(&value.into());
+        for nodata in [-3.40282e38, -3.4028e38, -3.402823466e38, -1e300] {
+            assert!(matches(nodata, f32::MIN), "{nodata}");
+            assert!(!matches(nodata, f32::MAX) && !matches(nodata, -3.3e38), "{nodata}");
+        }
+        assert!(!matches(f64::MIN, 0.0) && !matches(-3.40282e38, f32::NEG_INFINITY));
+        assert!(matches(9.96921e36, 9.969_21e36) && matches(1e30, 1e30));
+        // Ordinary markers match only themselves.
+        for nodata in [-9999.0, 0.0, -1.0, 1e20] {
+            let value = nodata as f32;
+            assert!(matches(nodata, value) && !matches(nodata, value.next_up()), "{nodata}");
+        }
+        assert!(marked(-1.797_69e308, DType::F64).contains(&f64::MIN));
+        assert_eq!(marked(1e30, DType::U64), 1e30..=1e30);
+        assert!(marked(f64::NAN, DType::F32).is_empty());
     }
 }

@@ -65,7 +65,7 @@ pub use container::listing::{Listed, arrays, number_of_samples};
 pub use container::release::release_samples;
 pub use container::small_array::{SmallArray, small_array};
 pub use container::{hdf5, matlab, zarr};
-pub use cube_info::{Acquisition, CubeInfo, Exposure, PlaceScaling, Radiometry, Scaling};
+pub use cube_info::{Acquisition, CubeInfo, Exposure, PlaceScaling, Radiometry, Scaling, marked};
 pub use derived::band_files::{BandPattern, BandsOfCube};
 pub use derived::mosaic::{Mosaic, demosaic, open_frame};
 pub use derived::resampled::{BandGrid, resampled};

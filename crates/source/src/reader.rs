@@ -40,6 +40,13 @@ pub trait Source: Send + Sync {
     /// If the file cannot be read, or turns out to be malformed.
     fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()>;
 
+    /// Whether a pixel is outside the picture that was brought to this grid, so that it has no
+    /// value.
+    fn lies_outside(&self, row: usize, column: usize) -> bool {
+        let _ = (row, column);
+        false
+    }
+
     /// Whether [`read_band`](Self::read_band) reads little more than the requested values: the
     /// values of a band, or of a line of a band, are contiguous in the file, and any offset is
     /// cheap to read.

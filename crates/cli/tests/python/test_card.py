@@ -405,6 +405,29 @@ def test_cubes_without_a_place_or_a_time_become_no_items(hsipack: Hsipack, folde
     assert item.validate()
 
 
+@pytest.mark.parametrize(
+    ("west", "reason"),
+    [
+        (179.99, "cross the antimeridian"),
+        (-180.005, "cross the antimeridian"),
+        (250, "not on Earth"),
+    ],
+)
+def test_cubes_across_the_antimeridian_become_no_items(
+    west: float, reason: str, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    with rasterio.open(
+        tmp_path / "a.tif", "w", driver="GTiff", width=20, height=10, count=2, dtype="float32",
+        crs="EPSG:4326", transform=from_origin(west, 10, 0.001, 0.001),
+    ) as file:  # fmt: skip
+        file.write(np.zeros((2, 10, 20), np.float32))
+    (tmp_path / "t.csv").write_text("name,time\na,2026-05-01T10:00:00Z\n")
+    hsipack.convert(tmp_path / "a.tif", "--table", tmp_path / "t.csv", out=tmp_path / "d")
+    done = hsipack.run("card", "d", "-o", "card", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert reason in done.stdout
+
+
 def test_the_template_has_every_key(hsipack: Hsipack, folder: Path) -> None:
     done = hsipack.run("card", "--template")
     assert done.returncode == 0

@@ -33,17 +33,23 @@ def test_overflow_names_scale(hsipack: Hsipack, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("marker", [-3.4028234663852886e38, -1.23e34, 1e20, 9.96921e36])
+@pytest.mark.parametrize("scale", ["none", "auto"])
 def test_numbers_that_mark_missing_pixels_name_nodata(
-    hsipack: Hsipack, tmp_path: Path, marker: float
+    hsipack: Hsipack, tmp_path: Path, marker: float, scale: str
 ) -> None:
     path = tmp_path / "a.npy"
     values = np.full((5, 4, 6), 0.5, np.float32)
     values[1, 2] = marker
     np.save(path, values)
-    error = refused(hsipack, "convert", path, "-o", tmp_path / "out")
-    assert "band 0, row 1, column 2" in error
-    assert "most likely marks a missing pixel" in error
-    option = re.search(r"\(pass (--nodata) (\S+); if it is a value, pass --scale auto", error)
+    error = refused(hsipack, "convert", path, "--scale", scale, "-o", tmp_path / "out")
+    assert "most likely marks" in error
+    if scale == "none":
+        assert "band 0, row 1, column 2" in error
+        other = "--scale auto"
+    else:
+        assert error.startswith(str(path))
+        other = "--dtype float32"
+    option = re.search(rf"\(pass (--nodata) (\S+); if it is a value, pass {other}", error)
     assert option, error
     done = hsipack.run("convert", path, "-o", tmp_path / "out", *option.groups())
     assert done.returncode == 0, done.stderr
@@ -77,6 +83,8 @@ def test_values_that_become_0_are_noted(hsipack: Hsipack, tmp_path: Path) -> Non
     )
     [note] = notes(tmp_path / "c.npy")
     assert f"80 % of those that are not 0 became 0 in band 0; {remedy}" in note
+    [scaled] = notes(tmp_path / "c.npy", "--scale", "auto")
+    assert scaled.endswith("became 0 in band 0; pass --dtype float32")
     done = hsipack.run("convert", tmp_path / "c.npy", "--axes", "yxb", "-o", tmp_path / "shown")
     assert note in done.stdout
     assert not notes(tmp_path / "a.npy", "--scale", "auto")

@@ -115,7 +115,8 @@ def test_geotiff(
     assert geo["crs"] == crs
     assert_same_place(geo, path)
     geographic = CRS.from_user_input(crs).is_geographic
-    assert (geo.get("unit") == "degree") == geographic
+    unit = "degree" if geographic else None if crs == "EPSG:2263" else "metre"
+    assert geo.get("unit") == unit
     hsipack.convert(path, out=tmp_path / "d")
     (line,) = samples(tmp_path / "d")
     assert line["geo"] == geo
@@ -175,6 +176,51 @@ def test_envi(crs: str, place: Affine, hsipack: Hsipack, tmp_path: Path) -> None
     hsipack.convert(path, out=tmp_path / "d")
     assert samples(tmp_path / "d")[0]["geo"] == report["geo"]
     check_exports(hsipack, tmp_path / "d", path)
+
+
+def test_grads_are_not_degrees(hsipack: Hsipack, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tif", "GTiff", "EPSG:4807", DEGREES)
+    geo = info(hsipack, path)["geo"]
+    assert (geo["crs"], geo.get("unit")) == ("EPSG:4807", None)
+
+
+@pytest.mark.parametrize("name", ["a.tfw", "a.tifw", "a.wld", "a.TFW"])
+@pytest.mark.parametrize("crs", [None, "EPSG:32632"])
+def test_world_files(name: str, crs: str | None, hsipack: Hsipack, tmp_path: Path) -> None:
+    with warnings.catch_warnings(action="ignore", category=NotGeoreferencedWarning):
+        path = write(tmp_path / "a.tif", "GTiff", crs, None)
+    (tmp_path / name).write_text("30\n0\n0\n-20\n634215.5\n5297180.25\n")
+    geo = info(hsipack, path)["geo"]
+    assert geo.get("crs") == crs
+    assert geo["transform"] == list(NORTH_UP.to_gdal())
+    # GDAL reads these names, too, except for capitals on Linux.
+    if name != "a.tifw":
+        assert gdal(path)[1] == geo["transform"]
+    # A changed world file changes the cube.
+    hsipack.convert(path, out=tmp_path / "d")
+    assert hsipack.run("validate", tmp_path / "d", "--source").returncode == 0
+    (tmp_path / name).write_text("nothing")
+    report = info(hsipack, path)
+    assert report["geo"] is None
+    assert f"{name} is not used: it does not hold six numbers" in report["notes"]
+    assert hsipack.run("validate", tmp_path / "d", "--source").returncode == 1
+    # What the file itself says takes precedence.
+    (tmp_path / name).write_text("1\n0\n0\n-1\n0\n0\n")
+    write(path, "GTiff", crs, NORTH_UP)
+    assert info(hsipack, path)["geo"]["transform"] == list(NORTH_UP.to_gdal())
+
+
+def test_turned_oblong_pixels_are_noted(hsipack: Hsipack, tmp_path: Path) -> None:
+    turned = Affine.translation(5e5, 4e6) @ Affine.rotation(33) @ Affine.scale(20, -25)
+    path = write(tmp_path / "a.tif", "GTiff", "EPSG:32611", turned)
+    hsipack.convert(path, out=tmp_path / "d")
+    words = ["export", tmp_path / "d", "--sample", 0, "-o", tmp_path / "x.hdr", "--json"]
+    done = hsipack.run(*words)
+    assert done.returncode == 0, done.stderr
+    assert "turned and not square" in " ".join(json.loads(done.stdout)["notes"])
+    report = info(hsipack, tmp_path / "x.hdr")
+    assert report["geo"]["transform"] == pytest.approx(list(turned.to_gdal()))
+    assert "turned and not square" in " ".join(report["notes"])
 
 
 def test_systems_without_a_code(hsipack: Hsipack, tmp_path: Path) -> None:

@@ -186,10 +186,79 @@ def test_labels_of_another_place_are_refused(
     if option == "mask":
         assert "--mask-resample nearest" in message
         more = ["--mask-resample", "nearest", "--mask-fill", 255]
-        hsipack.convert(*words, *more, out=tmp_path / "out")
-        want = warped(labels[0], place, NORTH_UP, (16, 12), "nearest", (crs, UTM))
-        assert np.array_equal(read_zarr(tmp_path / "out", array="gt")[0], want)
+        if crs == UTM:
+            hsipack.convert(*words, *more, out=tmp_path / "out")
+            want = warped(labels[0], place, NORTH_UP, (16, 12), "nearest", (crs, UTM))
+            assert np.array_equal(read_zarr(tmp_path / "out", array="gt")[0], want)
+        else:
+            hsipack.refuse(*words, *more, out=tmp_path / "out", names=tmp_path / "l.tif")
     # Programs disagree about whether coordinates are those of a pixel's corner or centre.
     write_raster(tmp_path / "l.tif", labels, NORTH_UP @ Affine.translation(0.5, 0.5))
     hsipack.convert(*words, out=tmp_path / "near")
     assert np.array_equal(read_zarr(tmp_path / "near", array="gt")[0].squeeze(), labels[0])
+    notes = hsipack.convert(*words, out=tmp_path / "noted")["notes"]
+    assert any("is off by 0.50 pixels of the cube" in note for note in notes)
+
+
+@pytest.mark.parametrize("option", ["mask", "target", "image"])
+def test_systems_that_cannot_be_compared_are_noted(
+    hsipack: Hsipack, tmp_path: Path, option: str
+) -> None:
+    own = "+proj=laea +lat_0=47 +lon_0=10 +datum=WGS84 +units=m"
+    far = Affine(30, 0, 900000, 0, -30, 5400000)
+    write_raster(tmp_path / "c.tif", np.zeros((3, 16, 12), np.float32), NORTH_UP)
+    labels = np.zeros((1, 16, 12), np.uint8)
+    words = [tmp_path / "c.tif", f"--{option}", f"gt={tmp_path / 'l.img'}"]
+    for crs in [own, UTM]:
+        with rasterio.open(
+            tmp_path / "l.img", "w", driver="ENVI", height=16, width=12, count=1, dtype="uint8",
+            crs=crs, transform=far,
+        ) as file:  # fmt: skip
+            file.write(labels)
+        if crs == own:
+            notes = hsipack.convert(*words, out=tmp_path / "out")["notes"]
+            (note,) = [note for note in notes if "is not checked" in note]
+            assert f"{option} gt lies elsewhere on Earth is not checked" in note
+            assert "that of the cube is EPSG:32632" in note
+        else:
+            hsipack.refuse(*words, out=tmp_path / "no", names=None)
+
+
+def test_masks_that_do_not_touch_the_cube_are_refused(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_raster(tmp_path / "c.tif", np.zeros((3, 8, 8), np.float32), NORTH_UP)
+    half = NORTH_UP @ Affine.scale(0.5)
+    write_raster(
+        tmp_path / "m.tif", np.ones((1, 16, 16), np.uint8), half @ Affine.translation(900, 0)
+    )
+    words = [tmp_path / "c.tif", "--mask", tmp_path / "m.tif", "--mask-resample", "nearest"]
+    message = hsipack.refuse(*words, out=tmp_path / "no", names=tmp_path / "m.tif")
+    assert "row 0, column 0 of the cube lies outside the mask's picture" in message
+    assert "--mask-fill" in message
+    message = hsipack.refuse(
+        *words, "--mask-fill", 0, out=tmp_path / "no", names=tmp_path / "m.tif"
+    )
+    assert "no part of mask mask touches the cube" in message
+    write_raster(
+        tmp_path / "m.tif", np.ones((1, 16, 16), np.uint8), half @ Affine.translation(15, 0)
+    )
+    hsipack.convert(*words, "--mask-fill", 0, out=tmp_path / "out")
+    assert read_zarr(tmp_path / "out", array="mask").sum() == 8
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("fill", [None, 9])
+def test_class_0_that_is_declared_missing_is_a_class(
+    hsipack: Hsipack, tmp_path: Path, method: str, fill: int | None
+) -> None:
+    write_raster(tmp_path / "c.tif", np.zeros((3, 4, 4), np.float32), NORTH_UP)
+    # Three pixels of the background and one of class 5 in every pixel of the cube.
+    labels = np.kron(np.ones((4, 4)), [[5, 0], [0, 0]]).astype(np.uint8)[None]
+    with rasterio.open(
+        tmp_path / "m.tif", "w", driver="GTiff", height=8, width=8, count=1, dtype="uint8",
+        crs=UTM, transform=NORTH_UP @ Affine.scale(0.5), nodata=0,
+    ) as file:  # fmt: skip
+        file.write(labels)
+    words = ["--mask", tmp_path / "m.tif", "--mask-resample", method]
+    words += [] if fill is None else ["--mask-fill", fill]
+    hsipack.convert(tmp_path / "c.tif", *words, out=tmp_path / "out")
+    assert not read_zarr(tmp_path / "out", array="mask").any()

@@ -296,6 +296,22 @@ def test_names_of_classes_go_along(hsipack: Hsipack, tmp_path: Path) -> None:
     assert made_by["gt_train"].startswith("hsipack split")
 
 
+def test_names_of_classes_may_be_in_any_stack(hsipack: Hsipack, tmp_path: Path) -> None:
+    for number, rows in enumerate([12, 14]):
+        np.save(tmp_path / f"c{number}.npy", np.zeros((rows, 9, 5), np.float32))
+        names = CLASSES[: 3 + number]
+        ids = np.arange(rows * 9).reshape(rows, 9, 1) % len(names)
+        write_envi(
+            tmp_path / f"c{number}_gt.hdr", ids.astype(np.uint8), "bsq",
+            file_type="ENVI Classification", classes=len(names), class_names=names,
+        )  # fmt: skip
+    words = ["--mask", "gt={dir}/{stem}_gt.img"]
+    hsipack.convert(tmp_path / "c0.npy", *words, out=tmp_path / "d")
+    hsipack.convert(tmp_path / "c1.npy", *words, "--append", out=tmp_path / "d")
+    report = split(hsipack, tmp_path / "d", "--by", "pixels", "--shares", SHARES)
+    assert {one["id"]: one["name"] for one in report["classes"]} == dict(enumerate(CLASSES[1:], 1))
+
+
 # -------------------------------------------------------------------------------------- the dataset
 
 

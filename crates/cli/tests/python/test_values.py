@@ -19,6 +19,7 @@ from helpers import (
     read_zarr,
     samples,
     smooth_cube,
+    stacks,
     write_envi,
 )
 
@@ -89,6 +90,16 @@ def test_selections_that_cannot_be_made(
 ) -> None:
     data = write_envi(tmp_path / "cube.hdr", smooth_cube(), **keys)  # type: ignore[arg-type]
     assert reason in hsipack.refuse(data, *option, out=tmp_path / "out", names=data)
+
+
+def test_cubes_without_a_list_of_bad_bands_keep_all(hsipack: Hsipack, tmp_path: Path) -> None:
+    first = write_envi(tmp_path / "a.hdr", smooth_cube(), bbl=[0, *[1] * 10])
+    other = write_envi(tmp_path / "b.hdr", smooth_cube(seed=1))
+    report = hsipack.convert(first, other, "--drop-bad-bands", out=tmp_path / "out")
+    assert stacks(tmp_path / "out") == ["12x9x10", "12x9x11"]
+    assert f"{other}: it has no bad-band list, so all its bands are kept" in report["notes"]
+    done = hsipack.run("validate", tmp_path / "out", "--source")
+    assert done.returncode == 0, done.stdout
 
 
 def test_micrometres_become_nanometres(hsipack: Hsipack, tmp_path: Path) -> None:
@@ -198,6 +209,19 @@ def test_missing_values(dtype: str, hsipack: Hsipack, tmp_path: Path) -> None:
     message = hsipack.refuse(data, "--fill", "error", out=tmp_path / "error", names=data)
     assert "band 0, row 0, column 0 has no value" in message
     assert "--fill nan" in message
+
+
+@pytest.mark.parametrize("text", ["-3.40282e+38", "-3.4028e+38", "-3.402823466e+38"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_large_markers_may_have_few_digits(
+    text: str, dtype: str, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    cube = smooth_cube()
+    cube[2, 3] = np.finfo(np.float32).min
+    data = write_envi(tmp_path / "cube.hdr", cube, data_ignore_value=text)
+    hsipack.convert(data, "--dtype", dtype, out=tmp_path / "out")
+    cube[2, 3] = np.nan
+    assert_same_bits(read_zarr(tmp_path / "out")[0], expected(cube, dtype=dtype))
 
 
 def test_nan_counts_as_missing(hsipack: Hsipack, tmp_path: Path) -> None:

@@ -404,16 +404,16 @@ def test_features_that_touch_no_cube_are_refused(hsipack: Hsipack, tmp_path: Pat
     file = write_geojson(tmp_path / "f.geojson", [swapped], ["x"])
     words = (tmp_path / "in", "--mask", f"gt={file}::kind")
     message = hsipack.refuse(*words, out=tmp_path / "no", names=file)
-    assert "no feature of mask gt touches the cube" in message
+    assert "no part of mask gt touches the cube" in message
     for number in range(2):
         write_cube(tmp_path / "in" / f"b{number}.tif", Affine(2, 0, 610000, 0, -2, 5300000))
     message = hsipack.refuse(*words, out=tmp_path / "no", names=file)
     assert "touches one of the 3 cubes" in message
     write_geojson(file, [swapped, point], ["x", "y"])
     report = hsipack.convert(*words, out=tmp_path / "out")
-    notes = [note for note in report["notes"] if "no feature" in note]
+    notes = [note for note in report["notes"] if "no part" in note]
     assert len(notes) == 1
-    assert "b0.tif and 1 other cube: no feature of mask gt touches it" in notes[0]
+    assert "b0.tif and 1 other cube: no part of mask gt touches it" in notes[0]
     # A file without features is no mistake.
     write_geojson(file, [], [])
     hsipack.convert(*words[:2], f"gt={file}", out=tmp_path / "empty")

@@ -14,7 +14,7 @@ use hsipack_format::metadata::{CompanionMeaning, Role};
 use hsipack_format::{
     Codec, CubeShape, DType, Error, ErrorKind, Grid, Opt, Ratio, Result, Tile, remedy,
 };
-use hsipack_source::labels::lies_elsewhere;
+use hsipack_source::labels::Alignment;
 use hsipack_source::{CubeInfo, OpenOptions, Source};
 
 use super::encode::OpenCube;
@@ -217,6 +217,8 @@ pub struct CompanionReader {
     ratio: Ratio,
     /// Whether its values are means of those of its file.
     is_computed: bool,
+    /// A note about its place on Earth.
+    pub(super) place_note: Option<String>,
 }
 
 impl CompanionReader {
@@ -238,9 +240,12 @@ impl CompanionReader {
         let shape = source.info().shape;
         let size = [shape.rows, shape.columns];
         let ratio = Ratio::of(size, image);
-        if let (Some(ours), Some(theirs), Some(_)) = (cube.geo, &source.info().geo, ratio)
-            && lies_elsewhere(ours, image, theirs, size)
-        {
+        let alignment = match (cube.geo, &source.info().geo, ratio) {
+            (Some(ours), Some(theirs), Some(_)) => Alignment::of(ours, image, theirs, size),
+            _ => Alignment::OnCube(0.0),
+        };
+        let place_note = alignment.note(&format!("{} {name}", role.words()));
+        if alignment == Alignment::Elsewhere {
             let what = format!(
                 "the {} {name:?} lies elsewhere on Earth than its cube {}, by the coordinates in both files",
                 role.words(),
@@ -281,10 +286,10 @@ impl CompanionReader {
             }
         };
         let Some(fit) = fit.filter(|_| is_fitted) else {
-            return Ok(Self { role: *role, source, ratio, is_computed: false });
+            return Ok(Self { role: *role, source, ratio, is_computed: false, place_note });
         };
         let (source, is_computed) = fitted(source, fit, ratio);
-        Ok(Self { role: *role, source, ratio: Ratio::EQUAL, is_computed })
+        Ok(Self { role: *role, source, ratio: Ratio::EQUAL, is_computed, place_note })
     }
 
     /// Shape of its values.

@@ -474,7 +474,7 @@ fn refuse_overflow(
 
 /// The least magnitude of the numbers with which programs mark missing pixels in float files, such
 /// as 1e20, -1.23e34, 9.96921e36 and -3.4028235e38. No sensor measures them.
-const LIKELY_MISSING: f64 = 1e20;
+pub(super) const LIKELY_MISSING: f64 = 1e20;
 
 /// The stored number of a value, if it is so large that it most likely marks a missing pixel.
 fn likely_missing(cube: &OpenCube, position: PixelPosition, band: usize) -> Option<f64> {

@@ -7,7 +7,7 @@ use hsipack_format::mask::{self, MAX_LAYERS};
 use hsipack_format::{
     Color, CubeShape, DType, Error, ErrorKind, Geo, MaskValue, Opt, Result, Tile, remedy,
 };
-use hsipack_source::labels::{self, ClassColor, CubeNames, LabelOptions, Resampling};
+use hsipack_source::labels::{self, Alignment, ClassColor, CubeNames, LabelOptions, Resampling};
 use hsipack_source::{QualityLayers, RowBuffer, Source};
 use hsipack_store::mirror;
 use serde::{Deserialize, Serialize};
@@ -302,9 +302,19 @@ impl MaskReader {
         ))
     }
 
-    /// Whether it has only features on a map, and none of them touches the cube.
+    /// Whether it has only features on a map, or a grid of its own, and does not touch the cube.
     pub fn misses_cube(&self) -> bool {
         self.layers.iter().all(|(source, _)| source.info().misses_cube)
+    }
+
+    /// A note about the place of its first file on Earth that needs one. `name` is its name.
+    pub(super) fn place_note(&self, name: &str, cube: CubeOfMask<'_>) -> Option<String> {
+        self.layers.iter().find_map(|(source, _)| {
+            let info = source.info();
+            let size = [info.shape.rows, info.shape.columns];
+            let image = [cube.rows, cube.columns];
+            Alignment::of(cube.geo?, image, info.geo.as_ref()?, size).note(&format!("mask {name}"))
+        })
     }
 
     /// How many annotations are only boxes, which are not drawn.
@@ -477,8 +487,11 @@ impl MaskReader {
                             let has_none = has_no_class(value, info.ignore_value);
                             let Some(id) = self.id_of(value, has_none) else {
                                 let columns = info.shape.columns;
-                                let position = (rows.start + pixel / columns, pixel % columns);
-                                return Err(refuse_id(value, has_none, position, &file.file));
+                                let (row, column) = (rows.start + pixel / columns, pixel % columns);
+                                return Err(match source.lies_outside(row, column) {
+                                    true => outside((row, column), &file.file),
+                                    false => refuse_id(value, has_none, (row, column), &file.file),
+                                });
                             };
                             without_id.push((pixel, id.into()));
                             0
@@ -640,6 +653,19 @@ pub(super) fn numbered_layer(number: usize) -> String {
 /// Whether a value that is not a class id marks pixels without a class.
 fn has_no_class(value: f64, nodata: Option<f64>) -> bool {
     value.is_nan() || value < 0.0 && value.fract() == 0.0 || Some(value) == nodata
+}
+
+/// The error for a pixel of the cube that is outside the picture of its mask.
+fn outside((row, column): (usize, usize), file: &Path) -> Error {
+    Error::conflict(format!(
+        "row {row}, column {column} of the cube lies outside the mask's picture, by the coordinates in both files"
+    ))
+    .at(file)
+    .with_remedy(remedy![
+        "give such pixels a class with ",
+        Opt::MaskFill.to("ID"),
+        ", or correct the coordinates or the reference system of one of the files"
+    ])
 }
 
 fn refuse_id(value: f64, has_no_class: bool, position: (usize, usize), file: &Path) -> Error {

@@ -20,7 +20,7 @@ use super::companions::PlannedCompanion;
 use super::conflicts::{nothing_to_append_to, output_exists};
 use super::engine::{self, Outcome, SampleRecord};
 use super::metadata::{self, Metadata};
-use super::options::{ConvertOptions, Mode};
+use super::options::{ConvertOptions, Mode, Scale};
 use super::plan::{self, Plan, PlannedSample, PlannedStack};
 use super::request::{self, CommandRecord};
 use super::shared_geo;
@@ -620,8 +620,11 @@ fn vanished(plan: &Plan, outcome: &Outcome) -> Option<String> {
         1 => "; so it is in 1 other cube".to_owned(),
         others => format!("; so it is in {others} other cubes"),
     };
-    let remedy =
-        remedy!["pass ", Opt::Scale.to("auto"), " or ", Opt::Dtype.to(DType::F32.to_string())];
+    let float32 = Opt::Dtype.to(DType::F32.to_string());
+    let remedy = match plan.values.scale {
+        Scale::Auto => remedy!["pass ", float32],
+        _ => remedy!["pass ", Opt::Scale.to("auto"), " or ", float32],
+    };
     Some(format!(
         "{}: its values are too small for {}: {} % of those that are not 0 became 0{in_band}{others}; {}",
         sample.input.text(),

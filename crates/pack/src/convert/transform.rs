@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use half::f16;
 use hsipack_format::{CubeShape, DType, Error, ErrorKind, Opt, Result, remedy, spectrum};
-use hsipack_source::{CubeInfo, RowBuffer, Scaling};
+use hsipack_source::{CubeInfo, RowBuffer, Scaling, marked};
 
 use super::calibration::Calibration;
 use super::cast;
@@ -205,10 +205,12 @@ impl Transform {
             DType::F16 => self.gather(&rows.as_slice::<f16>()[values], |v| v.to_f32(), out),
             _ => self.gather(&rows.as_slice::<f32>()[values], |v| *v, out),
         }
-        if let Some(ignore) = self.nodata {
-            let ignore = ignore as f32;
+        if let Some(nodata) = self.nodata {
+            let (low, high) = marked(nodata, rows.dtype()).into_inner();
+            let (low, high) = (low as f32, high as f32);
+            let is_missing = |value: f32| value >= low && value <= high;
             out.iter_mut()
-                .for_each(|value| *value = if *value == ignore { f32::NAN } else { *value });
+                .for_each(|value| *value = if is_missing(*value) { f32::NAN } else { *value });
         }
         self.forget_empty(out, f32::NAN);
         match self.fill {
@@ -236,12 +238,10 @@ impl Transform {
     ) -> Result<()> {
         let out = &mut scratch.double;
         gather_f64(self, rows, values, out);
-        if let Some(ignore) = self.nodata {
-            // A header gives single-precision values in decimal, so they are compared in single precision.
-            let single = rows.dtype() == DType::F32;
-            let matches =
-                |value: f64| if single { value as f32 == ignore as f32 } else { value == ignore };
-            out.iter_mut().filter(|value| matches(**value)).for_each(|value| *value = f64::NAN);
+        if let Some(nodata) = self.nodata {
+            let missing = marked(nodata, rows.dtype());
+            let missing = out.iter_mut().filter(|value| missing.contains(value));
+            missing.for_each(|value| *value = f64::NAN);
         }
         self.forget_empty(out, f64::NAN);
         let bands = self.out_bands();
@@ -457,8 +457,14 @@ mod tests {
         transform.nodata = Some(-3.4028234663852886e38);
         transform.normalize = Normalize::L2;
         assert!(apply(&transform, &rows(&[f32::MIN])).unwrap()[0].is_nan());
-        transform.nodata = Some(-3.40282e38);
+        transform.nodata = Some(-3.4e38);
         assert!(!apply(&transform, &rows(&[f32::MIN])).unwrap()[0].is_nan());
+        // Programs give large markers with few digits.
+        for normalize in [Normalize::L2, Normalize::None] {
+            transform.nodata = Some(-3.40282e38);
+            transform.normalize = normalize;
+            assert!(apply(&transform, &rows(&[f32::MIN])).unwrap()[0].is_nan());
+        }
     }
 
     #[test]

@@ -150,7 +150,10 @@ fn header_text(
     }
     if let Some(geo) = &raster.geo {
         match map_info::lines(geo) {
-            Ok(lines) => text.push_str(&lines),
+            Ok(lines) => {
+                text.push_str(&lines);
+                notes.extend(map_info::note(geo).map(str::to_owned));
+            }
             Err(note) => notes.push(note),
         }
     }

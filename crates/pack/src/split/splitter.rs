@@ -82,7 +82,7 @@ impl<'a> Splitter<'a> {
         let splits = options.shares.splits();
         let names = names(&masks);
         let class = |(id, pixels): (u16, u64)| {
-            let name = names.as_ref().and_then(|names| names.get(usize::from(id)).cloned());
+            let name = names.get(usize::from(id)).cloned();
             let name = name.filter(|name| !name.is_empty());
             let splits = vec![0; splits];
             (id, ClassReport { id, name, pixels, splits, unused: 0, buffered: 0 })
@@ -311,9 +311,19 @@ fn read(mask: &ChunkArray, index: usize, ignore: &[u16], progress: &Progress) ->
     Ok(ids)
 }
 
-/// Names of the classes, from the first stack whose mask has names.
-fn names(masks: &[&ChunkArray]) -> Option<Vec<String>> {
-    masks.iter().find_map(|mask| mask.meta().mask_meaning().class_names)
+/// Names of the classes, each from the first stack that has one.
+fn names(masks: &[&ChunkArray]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for names in masks.iter().filter_map(|mask| mask.meta().mask_meaning().class_names) {
+        for (id, name) in names.into_iter().enumerate() {
+            match all.get_mut(id) {
+                None => all.push(name),
+                Some(earlier) if earlier.is_empty() => *earlier = name,
+                Some(_) => {}
+            }
+        }
+    }
+    all
 }
 
 fn nothing_to_train_on(options: &SplitOptions, buffered: u64) -> Error {

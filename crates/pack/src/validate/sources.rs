@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use half::f16;
 use hsipack_format::{DType, Error, Result, Sample, mask};
-use hsipack_source::RowBuffer;
+use hsipack_source::{CubeInfo, RowBuffer};
 use hsipack_store::dataset::RowScratch;
 use hsipack_store::{Dataset, Stack, mirror, threads};
 
@@ -18,6 +18,7 @@ use super::{Problem, ProblemKind, ValidateOptions, stopped};
 use crate::convert::CompanionReader;
 use crate::convert::integers;
 use crate::convert::masks::{self, CubeOfMask, MaskReader};
+use crate::convert::options::ValueOptions;
 use crate::convert::plan;
 use crate::fingerprint::fingerprint;
 use crate::input::Input;
@@ -164,7 +165,10 @@ impl Comparer<'_> {
         input: &Input,
     ) -> Result<Option<String>> {
         let both = Reproduction::open(sample, stack, recipe, input)?;
-        self.compare_values(&both, "band")
+        match scaling_difference(stack, both.source.info(), &recipe.values) {
+            None => self.compare_values(&both, "band"),
+            some => Ok(some),
+        }
     }
 
     fn compare_companions(
@@ -266,6 +270,26 @@ impl Comparer<'_> {
         }
         Ok(None)
     }
+}
+
+/// How the scale factor and offset of a stack differ from those of a source. Comparing values
+/// cannot find that for integers, which are packed as they are.
+fn scaling_difference(stack: &Stack, info: &CubeInfo, values: &ValueOptions) -> Option<String> {
+    let packed = stack.image.scaling();
+    let (factor, offset) = match stack.image.meta().dtype.is_float() {
+        true => (packed.factor, 0.0),
+        false => match plan::scaling_of(info, values) {
+            Ok(source) => (source.factor, source.offset),
+            Err(error) => return Some(error.what().to_owned()),
+        },
+    };
+    ((packed.factor, packed.offset) != (factor, offset)).then(|| {
+        format!(
+            "{} is stored, but the source has {}",
+            plan::scaling_words(packed.factor, packed.offset),
+            plan::scaling_words(factor, offset)
+        )
+    })
 }
 
 /// The first of `values` that differs from the values that are stored from value `start` on, and

@@ -14,7 +14,7 @@ use hsipack_format::{CubeShape, Error, Opt, Result, remedy};
 use regex::Regex;
 
 use crate::derived::mosaic::open_frame;
-use crate::labels::lies_elsewhere;
+use crate::labels::Alignment;
 use crate::recent::Recent;
 use crate::{Access, CubeInfo, OpenOptions, RowBuffer, Scaling, Source};
 
@@ -336,7 +336,7 @@ impl BandsOfCube {
             }
             let size = [info.shape.rows, info.shape.columns];
             if let (Some(other), Some(ours)) = (&first.geo, &info.geo)
-                && lies_elsewhere(other, size, ours, size)
+                && Alignment::of(other, size, ours, size) == Alignment::Elsewhere
             {
                 let other = first.files[0].file_name().unwrap_or_default().to_string_lossy();
                 return Err(Error::conflict(format!(

@@ -1,6 +1,6 @@
 //! Cubes whose spectra are resampled to other bands.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use hsipack_format::{CubeShape, DType, Error, ErrorKind, Opt, Result, remedy};
 use serde::{Deserialize, Serialize};
 
 use crate::spectrum::band_list::sensor_bands;
-use crate::{Access, CubeInfo, RowBuffer, Source};
+use crate::{Access, CubeInfo, RowBuffer, Source, marked};
 
 /// The bands that spectra are resampled to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -137,27 +137,23 @@ pub fn resampled(
             Opt::Resample
         ));
     }
-    let nodata = nodata.or(from.ignore_value);
-    Ok(Box::new(ResampledSource { info, source, response, nodata }))
+    let missing = nodata.or(from.ignore_value).map(|nodata| marked(nodata, from.dtype));
+    Ok(Box::new(ResampledSource { info, source, response, missing }))
 }
 
 struct ResampledSource {
     info: CubeInfo,
     source: Box<dyn Source>,
     response: SpectralResponse,
-    nodata: Option<f64>,
+    /// Stored numbers of missing values.
+    missing: Option<RangeInclusive<f64>>,
 }
 
 impl ResampledSource {
     /// The physical value of a stored number of a band.
     fn physical(&self, band: usize, value: f64) -> f64 {
         let from = self.source.info();
-        // A header gives single-precision values in decimal.
-        let is_single = from.dtype == DType::F32;
-        let is_missing = self.nodata.is_some_and(|nodata| match is_single {
-            true => value as f32 == nodata as f32,
-            false => value == nodata,
-        });
+        let is_missing = self.missing.as_ref().is_some_and(|missing| missing.contains(&value));
         if is_missing { f64::NAN } else { from.scaling_of(band).physical(value) }
     }
 }

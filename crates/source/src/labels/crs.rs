@@ -58,7 +58,7 @@ fn code_of(crs: &str) -> Option<u16> {
 }
 
 /// The name of a system in a message.
-fn short(crs: &str) -> String {
+pub(super) fn short(crs: &str) -> String {
     let name = crs.split('"').nth(1).filter(|_| crs.contains('['));
     name.map_or_else(|| crs.chars().take(80).collect(), str::to_owned)
 }

@@ -48,7 +48,7 @@ use std::path::Path;
 
 use hsipack_format::{Error, Geo, Opt, Result, remedy};
 
-pub use self::alignment::lies_elsewhere;
+pub use self::alignment::Alignment;
 pub use self::color_table::read_colors;
 pub use self::colored::ClassColor;
 pub use self::crs::Conversion;
@@ -121,7 +121,8 @@ fn refuse_other_place(source: &dyn Source, options: &LabelOptions<'_>) -> Result
     let info = source.info();
     let (Some(cube), Some(mask)) = (options.geo, &info.geo) else { return Ok(()) };
     let size = [info.shape.rows, info.shape.columns];
-    if size != options.image || !lies_elsewhere(cube, options.image, mask, size) {
+    let alignment = Alignment::of(cube, options.image, mask, size);
+    if size != options.image || alignment != Alignment::Elsewhere {
         return Ok(());
     }
     Err(Error::conflict("its pixels lie elsewhere on Earth than those of its cube, by the coordinates in both files")

@@ -90,7 +90,10 @@ pub(super) fn onto(
         geo: options.geo.cloned(),
         ..info.clone()
     };
-    Ok(Box::new(Resampled { info, source, resampling, placement, kept: Mutex::default() }))
+    let mut mask = Resampled { info, source, resampling, placement, kept: Mutex::default() };
+    mask.info.misses_cube =
+        (0..rows).all(|row| (0..columns).all(|column| mask.lies_outside(row, column)));
+    Ok(Box::new(mask))
 }
 
 fn place(mask: &CubeInfo, options: &LabelOptions<'_>) -> Result<Placement> {
@@ -252,7 +255,9 @@ impl Resampled {
                 if self.resampling == Resampling::Nearest {
                     return value;
                 }
-                if Some(value) != self.info.ignore_value && !value.is_nan() {
+                // Class 0 says itself that there is no class, so it is one, declared as missing or not.
+                let is_missing = value != 0.0 && Some(value) == self.info.ignore_value;
+                if !is_missing && !value.is_nan() {
                     counts.add(value);
                 }
             }
@@ -304,6 +309,10 @@ impl Source for Resampled {
         let row = self.source.info().shape.row_values() * size_of::<f64>();
         let scale = self.source.info().shape.rows.div_ceil(self.info.shape.rows.max(1)).max(1);
         (budget / (row * scale).max(1)).clamp(1, self.info.shape.rows)
+    }
+
+    fn lies_outside(&self, row: usize, column: usize) -> bool {
+        self.window(row, column).iter().any(Range::is_empty)
     }
 
     fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {

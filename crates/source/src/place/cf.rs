@@ -43,9 +43,28 @@ pub(crate) struct Said<'a> {
     pub y: Option<Coordinates>,
 }
 
+impl Said<'_> {
+    /// Whether there are coordinates that may be positions, but nothing says so. Whole steps of 1
+    /// are most likely numbers of pixels.
+    fn may_have_place(&self, shape: CubeShape) -> bool {
+        let (Some(x), Some(y)) = (&self.x, &self.y) else { return false };
+        self.mapping.is_none()
+            && [(x, shape.columns), (y, shape.rows)].iter().all(|(list, len)| {
+                let is_bare = list.standard_name.is_none() && list.units.is_none();
+                let spacing = list.spacing().filter(|_| list.values.len() == *len && *len > 1);
+                is_bare && spacing.is_some_and(|spacing| spacing.step.abs() != 1.0)
+            })
+    }
+}
+
 /// Where the pixels of a cube of this shape lie. Adds notes about anything that is not kept.
 pub(crate) fn geo(metadata: &Said<'_>, shape: CubeShape, notes: &mut Vec<String>) -> Option<Geo> {
     let grid = Grid::of(metadata, shape);
+    if grid.is_none() && metadata.may_have_place(shape) {
+        notes.push(
+            "the coordinates x and y are not kept, because nothing says what they are; a grid mapping, or standard_name and units, would".to_owned(),
+        );
+    }
     let lists = match grid.as_ref().map(|grid| Some((grid.x.spacing()?, grid.y.spacing()?))) {
         Some(None) => {
             notes.push(
@@ -310,6 +329,24 @@ mod tests {
         for (actual, other) in found.transform.iter().zip(wanted) {
             assert!((actual - other).abs() < 1e-6, "{found:?}");
         }
+    }
+
+    #[test]
+    fn coordinates_without_a_meaning_are_noted() {
+        let notes = |x: &[f64], y: &[f64], units: &str| {
+            let (x, y) = (list(x, "", units), list(y, "", units));
+            let mut notes = Vec::new();
+            assert_eq!(
+                geo(&Said { mapping: None, x, y }, CubeShape::new(2, 3, 4), &mut notes),
+                None
+            );
+            notes.len()
+        };
+        assert_eq!(notes(&X, &Y, ""), 1);
+        // Numbers of pixels, other quantities, and lists that are not even.
+        assert_eq!(notes(&[0.0, 1.0, 2.0], &[0.0, 1.0], ""), 0);
+        assert_eq!((notes(&X, &Y, "mm"), notes(&[1.0, 30.0, 90.0], &Y, "")), (0, 0));
+        assert_eq!(notes(&X[..2], &Y, ""), 0);
     }
 
     #[test]

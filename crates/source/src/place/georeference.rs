@@ -2,6 +2,7 @@
 //! systems.
 
 use hsipack_format::geo::{Datum, MAX_CRS, Unit, Utm};
+use proj4rs::Proj;
 
 /// The datum with this name, as ENVI, ESRI, EPSG and GDAL write it.
 pub(crate) fn datum(name: &str) -> Option<Datum> {
@@ -47,8 +48,21 @@ pub(crate) fn code_of(text: &str) -> Option<u16> {
     code.filter(|code| *code != 0)
 }
 
+/// National systems in metres by ESRI's names of the system and its datum, in small letters and
+/// digits, with their EPSG codes.
+const NATIONAL: [(&str, &str, u16); 8] = [
+    ("etrs1989laea", "detrs1989", 3035),
+    ("dhdn3degreegausszone2", "ddeutscheshauptdreiecksnetz", 31466),
+    ("dhdn3degreegausszone3", "ddeutscheshauptdreiecksnetz", 31467),
+    ("dhdn3degreegausszone4", "ddeutscheshauptdreiecksnetz", 31468),
+    ("dhdn3degreegausszone5", "ddeutscheshauptdreiecksnetz", 31469),
+    ("ch1903lv95", "dch1903", 2056),
+    ("ch1903lv03", "dch1903", 21781),
+    ("rgf1993lambert93", "drgf1993", 2154),
+];
+
 /// The EPSG code of WKT that states no code, as ESRI's programs write it: longitude and latitude in
-/// degrees, UTM zones in metres, and the projection of web maps.
+/// degrees, UTM zones and some national systems in metres, and the projection of web maps.
 pub(crate) fn code_by_name(text: &str) -> Option<u16> {
     let wkt = wkt(text)?;
     let upper = wkt.text.to_ascii_uppercase();
@@ -67,18 +81,28 @@ pub(crate) fn code_by_name(text: &str) -> Option<u16> {
     if name == "wgs1984webmercatorauxiliarysphere" {
         return Some(3857);
     }
+    let of_name = |(system, datum, _): &&(&str, &str, u16)| {
+        *system == name && wkt.datum.as_deref().is_some_and(|other| letters(other) == *datum)
+    };
+    if let Some((.., code)) = NATIONAL.iter().find(of_name).filter(|_| has_metres(&upper)) {
+        return Some(*code);
+    }
     let (_, zone) = name.split_once("utmzone")?;
     let south = zone.ends_with('s');
     let zone = zone.strip_suffix(['n', 's'])?.parse().ok()?;
-    let is_metre = ["UNIT[\"METER\",1", "UNIT[\"METRE\",1"].iter().any(|unit| upper.contains(unit));
-    let datum = datum(&wkt.datum?).filter(|_| is_metre && upper.starts_with("PROJCS["))?;
+    let datum =
+        datum(&wkt.datum?).filter(|_| has_metres(&upper) && upper.starts_with("PROJCS["))?;
     Utm { datum, zone, south }.epsg()
 }
 
 /// The unit of the reference system with this EPSG code, if the code is known here.
 pub(crate) fn unit_of(code: u16) -> Option<Unit> {
-    let degrees = Datum::of_geographic_epsg(code).map(|_| Unit::Degree);
-    degrees.or_else(|| Utm::of_epsg(code).map(|_| Unit::Metre))
+    if Datum::of_geographic_epsg(code).is_some() {
+        return Some(Unit::Degree);
+    }
+    let system = Proj::from_epsg_code(code).ok()?;
+    let is_metre = !system.is_latlong() && !system.is_geocent() && system.to_meter() == 1.0;
+    is_metre.then_some(Unit::Metre)
 }
 
 /// A coordinate reference system as WKT.
@@ -90,7 +114,7 @@ pub(crate) struct Wkt {
     pub epsg: Option<String>,
     /// Name of its datum.
     pub datum: Option<String>,
-    /// The unit, if longitude and latitude are in degrees.
+    /// The unit of coordinates, if it is known.
     pub unit: Option<Unit>,
 }
 
@@ -117,12 +141,16 @@ pub(crate) fn wkt(text: &str) -> Option<Wkt> {
     if !geographic && !starts(&OTHER) {
         return None;
     }
-    Some(Wkt {
-        epsg: own_epsg(&upper),
-        datum: quoted(&text, &upper, "DATUM["),
-        unit: geographic.then_some(Unit::Degree),
-        text,
-    })
+    let unit = match geographic {
+        true => (!upper.contains("UNIT[\"GRAD\"")).then_some(Unit::Degree),
+        false => (starts(&["PROJCS["]) && has_metres(&upper)).then_some(Unit::Metre),
+    };
+    Some(Wkt { epsg: own_epsg(&upper), datum: quoted(&text, &upper, "DATUM["), unit, text })
+}
+
+/// Whether WKT in capitals states metres.
+fn has_metres(upper: &str) -> bool {
+    ["UNIT[\"METER\",1", "UNIT[\"METRE\",1"].iter().any(|unit| upper.contains(unit))
 }
 
 /// The text without spaces outside quotes. `None` if quotes or brackets do not close, or if it
@@ -191,7 +219,7 @@ mod tests {
         assert!(read.text.starts_with("PROJCS[\"a  name\",GEOGCS[\"x\",DATUM["), "{}", read.text);
         assert_eq!(read.epsg.as_deref(), Some("EPSG:32611"));
         assert_eq!(read.datum.as_deref(), Some("D_WGS_1984"));
-        assert_eq!(read.unit, None);
+        assert_eq!(read.unit, Some(Unit::Metre));
         let second = wkt("GEOGCRS[\"WGS 84\",DATUM[\"x\"],ID[\"EPSG\",4326]]").unwrap();
         assert_eq!(second.epsg.as_deref(), Some("EPSG:4326"));
         assert_eq!(second.unit, Some(Unit::Degree));
@@ -204,7 +232,13 @@ mod tests {
     fn systems_are_kept_by_their_code_if_they_have_one() {
         let of = |text: &str| crs(text).unwrap();
         assert_eq!(of(" epsg:32632\n"), ("EPSG:32632".into(), Some(Unit::Metre)));
-        assert_eq!(of("EPSG:2154"), ("EPSG:2154".into(), None));
+        assert_eq!(of("EPSG:2154"), ("EPSG:2154".into(), Some(Unit::Metre)));
+        assert_eq!(of("EPSG:2229"), ("EPSG:2229".into(), None), "feet");
+        assert_eq!(of("EPSG:4807"), ("EPSG:4807".into(), None), "grads");
+        let grads = "GEOGCS[\"NTF\",UNIT[\"grad\",0.015707963]]";
+        assert_eq!(of(grads).1, None);
+        let metres = "PROJCS[\"x\",GEOGCS[\"y\",UNIT[\"Degree\",0.0174]],UNIT[\"Meter\",1.0]]";
+        assert_eq!(of(metres).1, Some(Unit::Metre));
         let geographic = "GEOGCRS[\"a\", DATUM[\"b\"], ID[\"EPSG\", 4490]]";
         assert_eq!(of(geographic), ("EPSG:4490".into(), Some(Unit::Degree)));
         assert_eq!(of("LOCAL_CS[\"a\"\n]"), ("LOCAL_CS[\"a\"]".into(), None));
@@ -240,6 +274,10 @@ mod tests {
             (
                 projected("WGS_1984_UTM_Zone_31N", wgs, "Foot_US\",0.3\"").replace("\"\"]", "]"),
                 None,
+            ),
+            (
+                projected("ETRS_1989_LAEA", "D_ETRS_1989", "Meter\",1.0\"").replace("\"\"]", "]"),
+                Some(3035),
             ),
             (projected("RGF_1993_Lambert_93", wgs, "Meter\",1.0\"").replace("\"\"]", "]"), None),
         ] {

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use hsipack_format::metadata::MaskMeaning;
 use hsipack_format::remedy::Value;
-use hsipack_format::{Codec, Error, Grid, Opt, Result, remedy};
+use hsipack_format::{Codec, DType, Error, Grid, Opt, Result, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
 
+use super::integers::types_of;
 use super::{PlannedMask, PlannedStack, bits};
 use crate::convert::companions::PlannedCompanion;
 use crate::convert::masks::MaskGroup;
@@ -93,6 +94,18 @@ fn check_layout(
     values: &ValueOptions,
     layout: &LayoutOptions,
 ) -> Result<()> {
+    let dtype = stack.image.meta().dtype;
+    if values.dtype != PackedType::Auto && values.dtype() != dtype {
+        return Err(Error::conflict(format!(
+            "the dataset's cubes of {} are {dtype}, but {} is requested",
+            fresh.name,
+            values.dtype()
+        ))
+        .with_remedy(remedy![
+            "append cubes of this shape with ",
+            Opt::Dtype.to(dtype.to_string())
+        ]));
+    }
     let defaults = LayoutOptions::default();
     let [requested, packed] = [&fresh.grid, stack.image.grid()];
     let tile = |grid: &Grid| Value::from([grid.tile().rows as u64, grid.tile().columns as u64]);
@@ -248,22 +261,25 @@ pub fn check_append(values: &ValueOptions, base: &Dataset) -> Result<()> {
         .at(stack.image.folder())
         .with_remedy("pack the new cubes as a separate dataset"));
     }
-    let is_other = |stack: &&Stack| {
-        values.dtype != PackedType::Auto && stack.image.meta().dtype != values.dtype()
-    };
-    match base.stacks().iter().find(is_other) {
-        Some(stack) => Err(Error::conflict(format!(
+    let types: Vec<DType> = types_of(base.stacks()).into_iter().map(|(dtype, _)| dtype).collect();
+    if values.dtype != PackedType::Auto && !types.contains(&values.dtype()) && !types.is_empty() {
+        let names: Vec<String> = types.iter().map(DType::to_string).collect();
+        return Err(Error::conflict(format!(
             "the dataset holds {}, but {} is requested",
-            stack.image.meta().dtype,
+            names.join(", "),
             values.dtype()
         ))
         .at(base.path())
-        .with_remedy(remedy!["append with the same ", Opt::Dtype])),
-        None => {
-            check_meaning(values, base)?;
-            check_keep_bits(values, base)
-        }
+        .with_remedy(remedy![
+            "append with ",
+            Opt::Dtype.to(match types[..] {
+                [dtype] => dtype.to_string(),
+                _ => "auto".to_owned(),
+            })
+        ]));
     }
+    check_meaning(values, base)?;
+    check_keep_bits(values, base)
 }
 
 /// Refuses cubes whose values would mean something else than those of the dataset.

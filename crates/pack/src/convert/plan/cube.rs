@@ -121,12 +121,7 @@ pub fn select_bands(info: &CubeInfo, values: &ValueOptions) -> Result<Option<Vec
             (0..all).filter(|band| inside(wavelength[*band])).collect()
         }
     };
-    if values.drop_bad_bands {
-        let good = info.good_bands.as_ref().ok_or_else(|| {
-            Error::conflict("the file has no bad-band list").at(&info.files[0]).with_remedy(
-                remedy!["leave out ", Opt::DropBadBands, ", or select with ", Opt::Bands],
-            )
-        })?;
+    if let Some(good) = info.good_bands.as_ref().filter(|_| values.drop_bad_bands) {
         bands.retain(|band| good[*band]);
     }
     if bands.is_empty() {

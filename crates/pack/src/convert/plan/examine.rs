@@ -56,6 +56,8 @@ pub(super) struct Examined {
 pub(super) struct ExaminedCompanion {
     /// Fingerprint of its files.
     pub fingerprint: String,
+    /// A note about its place on Earth.
+    pub place_note: Option<String>,
     /// Its array.
     pub array: PlannedCompanion,
 }
@@ -70,8 +72,10 @@ pub(super) struct ExaminedMask {
     pub free_names: Vec<String>,
     /// Colours of classes that have no id in the file.
     pub named_colors: Vec<(String, Color)>,
-    /// The file of features on a map, none of which touches the cube.
+    /// Its file, if it has a place on Earth and does not touch the cube.
     pub missed_by: Option<PathBuf>,
+    /// A note about its place on Earth.
+    pub place_note: Option<String>,
     /// How many annotations are only boxes, which are not drawn.
     pub undrawn_boxes: usize,
     /// Whether it has class ids other than 0, not layers.
@@ -140,7 +144,8 @@ impl Examiner<'_> {
             codec: layout.codec(dtype, grid.chunk_values()),
             meaning: reader.meaning(),
         };
-        Ok(ExaminedCompanion { fingerprint: reader.fingerprint()?, array })
+        let (fingerprint, place_note) = (reader.fingerprint()?, reader.place_note);
+        Ok(ExaminedCompanion { fingerprint, place_note, array })
     }
 
     fn mask(
@@ -202,6 +207,7 @@ impl Examiner<'_> {
         let free_names = by_name.map(|ids| ids.free_names().cloned().collect()).unwrap_or_default();
         let apart = reader.as_ref().filter(|reader| reader.misses_cube());
         let missed_by = apart.map(|reader| reader.file().to_owned());
+        let place_note = reader.as_ref().and_then(|reader| reader.place_note(&group.name, cube));
         let undrawn_boxes = reader.as_ref().map_or(0, MaskReader::undrawn_boxes);
         let (file_classes, named_colors) =
             reader.map(|reader| (reader.file_classes, reader.named_colors)).unwrap_or_default();
@@ -211,6 +217,7 @@ impl Examiner<'_> {
             free_names,
             named_colors,
             missed_by,
+            place_note,
             undrawn_boxes,
             has_ids,
             array,

@@ -5,8 +5,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hsipack_format::{DType, Error, ErrorKind, Opt, Result, metadata, remedy};
-use hsipack_source::Scaling;
-use hsipack_store::{Dataset, threads};
+use hsipack_source::{CubeInfo, Scaling};
+use hsipack_store::{Dataset, Stack, threads};
 
 use super::pieces::{Piece, Room};
 use super::scale::cut;
@@ -46,7 +46,7 @@ pub fn exact_integers(
         return Ok(None);
     }
     let values = ValueOptions { dtype, ..values.clone() };
-    let (meaning, missing) = agreed(plan, &values, resources, None, stop)?;
+    let (meaning, missing) = agreed(&all(plan), &values, resources, None, stop)?;
     let Meaning { factor, offset, .. } = meaning;
     let scaling =
         metadata::Scaling { factor, offset, missing: missing.map(|missing| missing as f64) };
@@ -101,11 +101,12 @@ fn pattern(number: i64) -> usize {
     usize::from(number as u16)
 }
 
-/// Gives the stacks of the plan the scale, offset and fill value of their integers.
+/// Gives the new stacks of the plan the scale, offset and fill value of their integers. Stacks that
+/// are continued keep theirs.
 ///
 /// # Errors
 /// If the numbers of an input do not fit the type, or mean something else than those of other
-/// inputs, or no integer is free to stand for missing values.
+/// inputs or of the stack that it continues, or no integer is free to stand for missing values.
 pub(super) fn settle(
     plan: &mut Plan,
     values: &ValueOptions,
@@ -113,31 +114,54 @@ pub(super) fn settle(
     base: Option<&Dataset>,
     stop: &AtomicBool,
 ) -> Result<()> {
-    let (meaning, missing) = agreed(plan, values, resources, base, stop)?;
-    for stack in &mut plan.stacks {
+    let (mut new, mut all_new) = (Vec::new(), Vec::new());
+    for (number, stack) in plan.stacks.iter().enumerate() {
+        let samples = stack.samples.iter().map(|sample| &plan.samples[*sample]);
+        match base.and_then(|base| base.stack(&stack.name)) {
+            Some(packed) => {
+                agreed(&samples.collect::<Vec<_>>(), values, resources, Some(packed), stop)?;
+            }
+            None => {
+                new.push(number);
+                all_new.extend(samples);
+            }
+        }
+    }
+    if all_new.is_empty() {
+        return Ok(());
+    }
+    let (meaning, missing) = agreed(&all_new, values, resources, None, stop)?;
+    for number in new {
+        let stack = &mut plan.stacks[number];
         (stack.scale, stack.offset, stack.missing) = (meaning.factor, meaning.offset, missing);
     }
     Ok(())
 }
 
-/// The common meaning of all numbers, and the integer that stands for missing values.
+/// All samples of a plan.
+fn all(plan: &Plan) -> Vec<&PlannedSample> {
+    plan.samples.iter().collect()
+}
+
+/// The common meaning of the numbers of some samples, and the integer that stands for missing
+/// values: those of `packed`, if the samples continue this stack.
 fn agreed(
-    plan: &Plan,
+    samples: &[&PlannedSample],
     values: &ValueOptions,
     resources: Resources,
-    base: Option<&Dataset>,
+    packed: Option<&Stack>,
     stop: &AtomicBool,
 ) -> Result<(Meaning, Option<i64>)> {
     let dtype = values.dtype();
     let range = dtype.integers().unwrap_or_default();
-    let meaning = common(plan, values)?;
-    let packed = base.and_then(|base| base.stacks().first());
+    let meaning = common(samples, values)?;
     let fixed = packed.map(|stack| stack.image.meta().missing());
     if let Some(stack) = packed {
         let scaling = stack.image.scaling();
         if (scaling.factor, scaling.offset) != (meaning.factor, meaning.offset) {
             return Err(Error::conflict(format!(
-                "the dataset has {}, but the new cubes have {}",
+                "the dataset's cubes of {} have {}, but the new ones have {}",
+                stack.image.shape(),
                 words(scaling.factor, scaling.offset),
                 words(meaning.factor, meaning.offset)
             ))
@@ -151,13 +175,13 @@ fn agreed(
     let may_lack = |sample: &PlannedSample| {
         meaning.nodata != missing || !sample.description.shared().empty_bands.is_empty()
     };
-    let needs_fill = is_open && plan.samples.iter().any(may_lack);
-    let is_doubtful = |sample: &&PlannedSample| {
+    let needs_fill = is_open && samples.iter().any(|sample| may_lack(sample));
+    let is_doubtful = |sample: &&&PlannedSample| {
         let (least, greatest) = sample.description.shared().dtype.integers().unwrap_or_default();
         let is_wider = least < range.0 || greatest > range.1;
         needs_fill || is_wider || missing != meaning.nodata
     };
-    let doubtful = plan.samples.iter().filter(is_doubtful);
+    let doubtful = samples.iter().filter(is_doubtful).copied();
     let missing_in_scan = Some(missing).filter(|_| !needs_fill);
     let Some(found) = scan(doubtful, values, resources, missing_in_scan, stop)? else {
         return Ok((meaning, missing));
@@ -202,10 +226,11 @@ fn free(dtype: DType, found: &Found) -> Result<i64> {
 }
 
 /// The narrowest type that holds the integers of all inputs, with a note; float16 and the reason if
-/// there is none.
+/// there is none. Appended cubes get the type of the stacks that they continue, or else the one
+/// type of the dataset.
 ///
 /// # Errors
-/// If an input cannot be read, or `stop` was set.
+/// If an input cannot be read, the stacks that are continued have several types, or `stop` was set.
 pub(super) fn choose(
     plan: &Plan,
     values: &ValueOptions,
@@ -214,9 +239,26 @@ pub(super) fn choose(
     stop: &AtomicBool,
 ) -> Result<(PackedType, String)> {
     let auto = Opt::Dtype.to("auto");
-    if let Some(stack) = base.and_then(|base| base.stacks().first()) {
-        let dtype = PackedType::of(stack.image.meta().dtype).unwrap_or_default();
-        return Ok((dtype, format!("{auto}: {dtype}, as in the dataset")));
+    if let Some(base) = base {
+        let continued = plan.stacks.iter().filter_map(|stack| base.stack(&stack.name));
+        let continued = types_of(continued);
+        let all = types_of(base.stacks());
+        match (&continued[..], &all[..]) {
+            ([(dtype, _)], _) | ([], [(dtype, _)]) => {
+                let dtype = PackedType::of(*dtype).unwrap_or_default();
+                return Ok((dtype, format!("{auto}: {dtype}, as in the dataset")));
+            }
+            ([(dtype, stack), (other, other_stack), ..], _) => {
+                return Err(Error::conflict(format!(
+                    "the dataset's cubes of {} are {dtype}, those of {} are {other}",
+                    stack.image.shape(),
+                    other_stack.image.shape()
+                ))
+                .at(base.path())
+                .with_remedy("append the cubes of each type in turn"));
+            }
+            _ => {}
+        }
     }
     match narrowest(plan, values, resources, stop) {
         Ok(dtype) => {
@@ -236,6 +278,18 @@ pub(super) fn choose(
     }
 }
 
+/// The types of some stacks, with the first stack of each.
+pub(super) fn types_of<'a>(stacks: impl IntoIterator<Item = &'a Stack>) -> Vec<(DType, &'a Stack)> {
+    let mut types: Vec<(DType, &Stack)> = Vec::new();
+    for stack in stacks {
+        let dtype = stack.image.meta().dtype;
+        if types.iter().all(|(other, _)| *other != dtype) {
+            types.push((dtype, stack));
+        }
+    }
+    types
+}
+
 fn narrowest(
     plan: &Plan,
     values: &ValueOptions,
@@ -243,7 +297,7 @@ fn narrowest(
     stop: &AtomicBool,
 ) -> Result<PackedType> {
     values.check_unchanged()?;
-    common(plan, values)?;
+    common(&all(plan), values)?;
     let mut types = plan.samples.iter().map(|sample| sample.description.shared().dtype);
     let first = types.next().unwrap_or(DType::F16);
     if let Some(other) = types.find(|other| *other != first) {
@@ -271,16 +325,17 @@ fn narrowest(
             })?
         }
     };
-    agreed(plan, &values, resources, None, stop)?;
+    agreed(&all(plan), &values, resources, None, stop)?;
     Ok(values.dtype)
 }
 
-/// The meaning of the numbers of all samples.
-fn common(plan: &Plan, values: &ValueOptions) -> Result<Meaning> {
-    let mut all = plan.samples.iter();
-    let Some(first) = all.next() else { return Err(Error::bug("a plan without samples")) };
+/// The common meaning of the numbers of samples.
+fn common(samples: &[&PlannedSample], values: &ValueOptions) -> Result<Meaning> {
+    let Some((first, others)) = samples.split_first() else {
+        return Err(Error::bug("a plan without samples"));
+    };
     let common = meaning(first, values)?;
-    for sample in all {
+    for sample in others {
         let theirs = meaning(sample, values)?;
         let differ = |what: &str, theirs: String, ours: String| {
             Err(Error::conflict(format!(
@@ -311,16 +366,29 @@ fn common(plan: &Plan, values: &ValueOptions) -> Result<Meaning> {
     Ok(common)
 }
 
-fn words(factor: f64, offset: f64) -> String {
+/// A scale factor and an offset, in a message.
+pub(crate) fn words(factor: f64, offset: f64) -> String {
     format!("scale factor {factor} and offset {offset}")
 }
 
 fn meaning(sample: &PlannedSample, values: &ValueOptions) -> Result<Meaning> {
     let info = sample.description.shared();
+    let has_radiometry = sample.facts.radiometry.is_some();
+    meaning_of(info, has_radiometry, values).map_err(|error| error.at(&sample.input.file))
+}
+
+/// The scale factor and offset of the integers of a cube.
+///
+/// # Errors
+/// If it has no such integers.
+pub(crate) fn scaling_of(info: &CubeInfo, values: &ValueOptions) -> Result<metadata::Scaling> {
+    let Meaning { factor, offset, .. } = meaning_of(info, info.radiometry.is_some(), values)?;
+    Ok(metadata::Scaling { factor, offset, missing: None })
+}
+
+fn meaning_of(info: &CubeInfo, has_radiometry: bool, values: &ValueOptions) -> Result<Meaning> {
     let refuse = |what: String| {
-        Err(Error::conflict(what)
-            .at(&sample.input.file)
-            .with_remedy(remedy!["pass ", Opt::Dtype.to("float16")]))
+        Err(Error::conflict(what).with_remedy(remedy!["pass ", Opt::Dtype.to("float16")]))
     };
     let Some(range) = info.dtype.integers() else {
         return refuse(format!("its values are {}, not integers", info.dtype));
@@ -329,7 +397,7 @@ fn meaning(sample: &PlannedSample, values: &ValueOptions) -> Result<Meaning> {
     if info.band_scaling.is_some() && !is_raw {
         return refuse("its bands have different scale factors or offsets".to_owned());
     }
-    if sample.facts.radiometry.is_some() {
+    if has_radiometry {
         return refuse("its file calibrates every pixel, which changes values".to_owned());
     }
     let Scaling { multiply, divide, add } = if is_raw { Scaling::NONE } else { info.scaling };

@@ -45,6 +45,7 @@ pub use self::description::{Description, OwnInfo};
 use self::evidence::{Answer, Evidence, Found};
 use self::examine::{Examined, Examiner};
 pub use self::integers::{ExactIntegers, exact_integers};
+pub(crate) use self::integers::{scaling_of, words as scaling_words};
 pub(crate) use self::lists::assign as assign_lists;
 pub(crate) use self::planner::MAX_SPLITS;
 use self::planner::Planner;

@@ -20,7 +20,7 @@ use super::columns;
 use super::cube_notes::CubeNotes;
 use super::description::Descriptions;
 use super::examine::{Examined, Examiner};
-use super::scale::{greatest_magnitude, power_of_two_for};
+use super::scale::scale_for;
 use super::{Pair, Plan, PlannedMask, PlannedSample, PlannedStack, pick};
 use crate::convert::classes;
 use crate::convert::companions::PlannedCompanion;
@@ -44,7 +44,7 @@ pub(super) struct Planner<'a> {
     descriptions: Descriptions,
     /// Stacks and masks of which a cube has class ids, not layers.
     with_ids: HashSet<(String, String)>,
-    /// For each mask, the cubes that no feature of its files touches, and the first such file.
+    /// For each mask, the cubes that its files do not touch, and the first such file.
     missed: BTreeMap<String, (usize, PathBuf)>,
     /// Inputs that are left out because no file of boxes lists them.
     without_boxes: usize,
@@ -167,10 +167,13 @@ impl<'a> Planner<'a> {
         let boxes = boxes.filter(|(_, mask)| mask.undrawn_boxes > 0);
         let boxes: Vec<_> =
             boxes.map(|(group, mask)| (group.name.clone(), mask.undrawn_boxes)).collect();
+        let mask_places = masks.iter_mut().filter_map(|mask| mask.place_note.take());
+        let mut place_notes: Vec<String> = mask_places.collect();
         let with_ids: Vec<bool> = masks.iter().map(|mask| mask.has_ids).collect();
         let masks = masks.into_iter().map(|mask| (mask.fingerprint, mask.array));
         let (mask_fingerprints, masks): (Vec<_>, Vec<_>) = masks.unzip();
         let stack = self.stack(shape, &info, &bands)?;
+        place_notes.extend(companions.iter().filter_map(|found| found.place_note.clone()));
         let companions = companions.into_iter().map(|found| (found.fingerprint, found.array));
         let (companion_fingerprints, companions): (Vec<_>, Vec<_>) = companions.unzip();
         let fitting = self.check_companions(stack, &companions);
@@ -206,10 +209,13 @@ impl<'a> Planner<'a> {
         }
         for (name, file) in missed {
             let note = format!(
-                "no feature of mask {name} touches it; check their coordinates and reference system"
+                "no part of mask {name} touches it; check its coordinates and reference system"
             );
             self.cube_notes.add(&input.text(), &note, &mut self.plan.notes);
             self.missed.entry(name).or_insert((0, file)).0 += 1;
+        }
+        for note in place_notes {
+            self.cube_notes.add(&input.text(), &note, &mut self.plan.notes);
         }
         for (name, count) in boxes {
             let note = format!(
@@ -646,7 +652,8 @@ impl<'a> Planner<'a> {
                 "no input could be opened; the first error: {first}"
             )));
         }
-        self.refuse_features_elsewhere()?;
+        self.refuse_masks_elsewhere()?;
+        self.refuse_lack_of_bad_bands()?;
         self.class_names.check(&self.plan.masks)?;
         self.class_names.give_ids(&self.plan.masks);
         self.class_names.give(&mut self.plan.stacks)?;
@@ -672,21 +679,47 @@ impl<'a> Planner<'a> {
         Ok(self.plan)
     }
 
-    /// Refuses features that touch no cube at all, unless the cubes are appended to others.
-    fn refuse_features_elsewhere(&self) -> Result<()> {
+    /// Refuses masks that touch no cube at all, unless the cubes are appended to others.
+    fn refuse_masks_elsewhere(&self) -> Result<()> {
         let count = self.plan.samples.len();
         let missed = self.missed.iter().find(|(_, (cubes, _))| *cubes == count);
         match missed {
             Some((name, (_, file))) if self.base.is_none() => Err(Error::conflict(format!(
-                "no feature of mask {name} touches {}",
+                "no part of mask {name} touches {}",
                 if count == 1 { "the cube".to_owned() } else { format!("one of the {count} cubes") }
             ))
             .at(file)
             .with_remedy(
-                "check their coordinates (x or longitude comes first) and their reference system, or leave the mask out",
+                "check its coordinates (x or longitude comes first) and its reference system, or leave the mask out",
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses to drop bad bands if no cube has a list of them, and notes the cubes without one.
+    fn refuse_lack_of_bad_bands(&mut self) -> Result<()> {
+        let lacks = |sample: &&PlannedSample| sample.description.shared().good_bands.is_none();
+        if !self.options.values.drop_bad_bands {
+            return Ok(());
+        }
+        let without: Vec<&PlannedSample> = self.plan.samples.iter().filter(lacks).collect();
+        if without.len() == self.plan.samples.len() {
+            let what = match without.len() {
+                1 => "the file has no bad-band list",
+                _ => "neither this file nor another has a bad-band list",
+            };
+            return Err(Error::conflict(what).at(&without[0].input.file).with_remedy(remedy![
+                "leave out ",
+                Opt::DropBadBands,
+                ", or select with ",
+                Opt::Bands
+            ]));
+        }
+        for sample in without {
+            let note = "it has no bad-band list, so all its bands are kept";
+            self.cube_notes.add(&sample.input.text(), note, &mut self.plan.notes);
+        }
+        Ok(())
     }
 
     /// Gives the masks with a file for each class the same layers in all stacks.
@@ -806,14 +839,13 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// `--scale auto`: reads every cube of each new stack once to find its greatest magnitude.
+    /// `--scale auto`: reads every cube of each new stack once to find its greatest value.
     fn choose_scales(&mut self, stop: &AtomicBool) -> Result<()> {
         let (values, resources) = (&self.options.values, self.options.resources());
         let pool = threads::pool(resources.threads, "scale")?;
         for stack in self.plan.stacks.iter_mut().filter(|stack| stack.existing == 0) {
             let samples = stack.samples.iter().map(|sample| &self.plan.samples[*sample]);
-            let greatest = greatest_magnitude(samples, values, resources, &pool, stop)?;
-            stack.scale = power_of_two_for(greatest);
+            stack.scale = scale_for(samples, values, resources, &pool, stop)?;
         }
         Ok(())
     }

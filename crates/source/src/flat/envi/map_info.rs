@@ -37,9 +37,15 @@ pub(super) fn geo(fields: &Fields, notes: &mut Vec<String>) -> Option<Geo> {
         notes.push(format!("map info '{}' is not used: it gives no pixel size", shorten(text)));
         return None;
     };
+    if map.is_ambiguous() {
+        notes.push(TURNED.to_owned());
+    }
     let (crs, unit) = map.crs(wkt.as_ref(), notes);
     Some(Geo { crs, unit, ..geo })
 }
+
+/// A note about pixels that `map info` turns and that are not square.
+pub const TURNED: &str = "its pixels are turned and not square: ENVI headers place them as hsipack does, but GDAL, and QGIS through it, skew them";
 
 struct Map<'a> {
     /// In lower case.
@@ -86,6 +92,12 @@ impl<'a> Map<'a> {
     fn counts_pixels(&self) -> bool {
         let [_, _, _, _, width, height] = self.numbers;
         (width, height) == (1.0, 1.0)
+    }
+
+    /// Whether programs disagree about what the rotation means.
+    fn is_ambiguous(&self) -> bool {
+        let [.., width, height] = self.numbers;
+        self.rotation.rem_euclid(180.0) != 0.0 && width != height
     }
 
     fn transform(&self) -> [f64; 6] {
@@ -237,6 +249,13 @@ mod tests {
         assert_eq!(transform("UTM, 11, 21, 120, 440, 2, 3"), corner);
         let turned = transform("UTM, 1, 1, 100, 500, 2, 2, units=Meters, rotation=90");
         assert_eq!(turned, [100.0, 0.0, 2.0, 500.0, 2.0, 0.0]);
+        let oblong = |rotation: u32| {
+            read(&format!(
+                "map info = {{UTM, 1, 1, 100, 500, 2, 3, 32, North, WGS-84, rotation={rotation}}}"
+            ))
+            .1
+        };
+        assert_eq!((oblong(33).as_slice(), oblong(180).len()), (&[TURNED.to_owned()][..], 0));
         let south_up = transform("UTM, 1, 1, 100, 500, 2, 2, rotation=180");
         assert_eq!(south_up, [100.0, 2.0, 0.0, 500.0, 0.0, 2.0]);
     }

@@ -3,23 +3,31 @@
 //!
 //! Only what every reader knows is used: an affine transform, or a pixel size with a tie point; and
 //! a reference system that has an EPSG code, or WKT in a citation as ESRI writes it. Anything else
-//! is dropped, with a note.
+//! is dropped, with a note. A world file gives the transform that the tags do not.
+
+use std::path::{Path, PathBuf};
 
 use hsipack_format::Geo;
-use hsipack_format::geo::{Unit, Utm};
+use hsipack_format::geo::Unit;
 
 use super::directory::{
     Directories, GEO_KEYS, GEO_TEXTS, MODEL_PIXEL_SCALE, MODEL_TIE_POINTS, MODEL_TRANSFORMATION,
     Page,
 };
-use crate::place::georeference;
+use crate::place::{georeference, world_file};
 
 const MODEL_TYPE: u16 = 1024;
 const RASTER_TYPE: u16 = 1025;
 const CITATION: u16 = 1026;
 const GEOGRAPHIC_TYPE: u16 = 2048;
+const ANGULAR_UNITS: u16 = 2054;
 const PROJECTED_TYPE: u16 = 3072;
 const PROJECTED_CITATION: u16 = 3073;
+const LINEAR_UNITS: u16 = 3076;
+
+/// Units of coordinates.
+const METRE: u16 = 9001;
+const DEGREE: u16 = 9102;
 
 /// GeoTIFF does not define more keys.
 const MAX_KEYS: u64 = 4096;
@@ -28,14 +36,33 @@ const USER_DEFINED: u16 = 32767;
 /// Prefix of ESRI before WKT in a citation.
 const ESRI_TEXT: &str = "ESRI PE String = ";
 
-/// Where the pixels of a page lie. Adds notes about anything that is not kept.
+/// Where the pixels of a page of the file at `path` lie, and its world file, if this gives the
+/// transform. Adds notes about anything that is not kept.
 pub(super) fn geo(
     directories: &Directories<'_>,
     page: &Page,
+    path: &Path,
     notes: &mut Vec<String>,
-) -> Option<Geo> {
-    let mut transform = transform(directories, page, notes)?;
+) -> (Option<Geo>, Option<PathBuf>) {
     let keys = Keys::read(directories, page);
+    if let Some(transform) = transform(directories, page, notes) {
+        return (own_geo(transform, &keys, notes), None);
+    }
+    let Some((file, transform)) = world_file::transform(path, notes) else { return (None, None) };
+    match Geo::new(None, transform) {
+        Some(geo) => {
+            let (crs, unit) = keys.crs(notes);
+            (Some(Geo { crs, unit, ..geo }), Some(file))
+        }
+        None => {
+            notes.push(format!("{} is not used: its numbers make no sense", file.display()));
+            (None, None)
+        }
+    }
+}
+
+/// The place that a page states itself.
+fn own_geo(mut transform: [f64; 6], keys: &Keys, notes: &mut Vec<String>) -> Option<Geo> {
     if keys.number(RASTER_TYPE) == Some(2) {
         // Positions refer to the centres of pixels.
         let [x, a, b, y, d, e] = transform;
@@ -118,14 +145,16 @@ impl Keys {
     fn crs(&self, notes: &mut Vec<String>) -> (Option<String>, Option<Unit>) {
         let projected = self.number(MODEL_TYPE) != Some(2);
         let key = if projected { PROJECTED_TYPE } else { GEOGRAPHIC_TYPE };
-        if let Some(code) = self.code(key) {
-            let unit = match projected {
-                true => Utm::of_epsg(code).map(|_| Unit::Metre),
-                false => Some(Unit::Degree),
-            };
+        let code = self.code(key);
+        let unit = match (projected, self.code(LINEAR_UNITS), self.code(ANGULAR_UNITS)) {
+            (true, Some(METRE), _) => Some(Unit::Metre),
+            (true, None, _) => code.and_then(georeference::unit_of),
+            (false, _, Some(DEGREE) | None) => Some(Unit::Degree),
+            _ => None,
+        };
+        if let Some(code) = code {
             return (Some(format!("EPSG:{code}")), unit);
         }
-        let unit = (!projected).then_some(Unit::Degree);
         let texts = [PROJECTED_CITATION, CITATION].into_iter().filter_map(|key| self.text(key));
         let mut wkts =
             texts.clone().filter_map(|text| georeference::wkt(text.strip_prefix(ESRI_TEXT)?));

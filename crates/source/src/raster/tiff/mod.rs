@@ -139,7 +139,9 @@ fn open_source(
     }
     spectrum::describe(&directories, &images, &description, &mut info);
     if order == natural {
-        info.geo = geo_keys::geo(&directories, first, &mut info.notes);
+        let (geo, world) = geo_keys::geo(&directories, first, path, &mut info.notes);
+        info.geo = geo;
+        info.files.extend(world);
     }
     side_file::describe(path, &mut info);
     if planes.iter().any(|plane| plane.chunks.iter().any(|chunk| chunk.offset == 0)) {
