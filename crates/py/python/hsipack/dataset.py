@@ -437,15 +437,15 @@ class Dataset(Base):
         splits. For them, the statistics of the whole stack are returned, with a warning.
 
         Raises:
-            ConflictError: if the samples belong to several stacks: :meth:`compute_stats` gives those
-                of all.
+            ConflictError: if the samples belong to several stacks; :meth:`compute_stats` gives
+                those of all of them.
         """
         stacks = self._used_stacks()
         if len(stacks) > 1:
             raise ConflictError(
                 "cubes of different shapes have statistics of their own",
                 path=self._path,
-                remedy="compute_stats() gives those of all of them, ds.select(…).stats those of one",
+                remedy="use compute_stats(), or choose samples of one stack",
             )
         stats = self._stats_of(stacks[0]) if stacks else None
         return stats if stats is None or self._bands is None else of_bands(stats, self._bands)
