@@ -339,3 +339,21 @@ def test_superpixels_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert all(5 < len(np.unique(one)) < 40 for one in got)
     for one, sample in zip(got, hsipack.open("scans.hsipack"), strict=True):
         assert np.array_equal(one, names["superpixels"](sample))
+
+
+@pytest.mark.parametrize("by", ["pixels", "blocks", "regions"])
+def test_cubes_of_the_same_ground_are_noted(tmp_path: Path, by: Any) -> None:
+    rng = np.random.default_rng(0)
+    # The third one lies beside them, the fourth in another zone.
+    corners = {"may": (0, 32632), "june": (60, 32632), "beside": (480, 32632), "far": (0, 32633)}
+
+    def cubes() -> Any:
+        for name, (x, zone) in corners.items():
+            geo = {"crs": f"EPSG:{zone}", "transform": (5e5 + x, 30, 0, 5e6, 0, -30)}
+            mask = rng.integers(1, 3, (16, 14)).astype(np.uint8)
+            yield name, np.ones((16, 14, 2)), {"geo": geo, "masks": {"labels": mask}}
+
+    hsipack.pack(cubes(), tmp_path / "d")
+    (note,) = split(tmp_path / "d", by=by, block=4).notes
+    assert note.startswith("2 cubes show ground that another cube shows, too, such as may and june")
+    assert 'by="groups"' in note

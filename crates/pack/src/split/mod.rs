@@ -8,11 +8,13 @@
 //! | file | part |
 //! |---|---|
 //! | `decide/` | which pixel belongs to which split; pure |
+//! | `ground.rs` | which cubes show the same ground |
 //! | `splitter.rs` | reads the masks of the dataset and applies the decision |
 //! | `report.rs` | the result, class by class |
 //! | `samples.rs` | divides whole samples |
 
 pub mod decide;
+mod ground;
 mod report;
 mod samples;
 mod splitter;

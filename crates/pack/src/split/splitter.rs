@@ -11,6 +11,7 @@ use hsipack_store::{Dataset, memory};
 
 use super::SplitOptions;
 use super::decide::{self, By, Census, Decision, Map, NONE, Seen};
+use super::ground;
 use super::report::{ClassReport, Report, SeenReport, SplitReport, share};
 use crate::add_mask::MaskIds;
 use crate::export::find_mask;
@@ -198,7 +199,10 @@ impl<'a> Splitter<'a> {
             replaced: Vec::new(),
             dry_run: false,
             seconds: start.elapsed().as_secs_f64(),
-            notes: notes(&splits, &classes),
+            notes: notes(&splits, &classes)
+                .into_iter()
+                .chain(ground::note(self.dataset)?)
+                .collect(),
             splits,
             classes,
         })

@@ -426,7 +426,7 @@ impl Stack {
                         "stack {} has images of {}, with which nothing is computed",
                         self.name, self.stored
                     ),
-                    "choose float16, bfloat16, float32 or float64 as the type".to_owned(),
+                    "choose float32 or float64 as the type, or read physical values".to_owned(),
                 ),
             };
         }

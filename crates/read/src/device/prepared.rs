@@ -118,7 +118,7 @@ impl PreparedDeviceLoader {
         if let Some((member, _)) = pairs.find(|(_, conversion)| conversion.has_integers()) {
             return Err(Error::conflict("integers cannot be augmented")
                 .at(member.dataset().path())
-                .with_remedy("choose float16 or float32 as the type"));
+                .with_remedy("choose float32 as the type, or read physical values"));
         }
         if pipeline.resamples_bands() && self.loader.options().plan.mixes_items {
             return Err(Error::unsupported(
