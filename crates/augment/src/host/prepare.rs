@@ -84,7 +84,8 @@ pub(super) fn valid<T: Element>(
                 }
             };
             let pixel = number * PIXELS + pixel;
-            let is_inside = recipe.is_inside(sample, [pixel / columns, pixel % columns]);
+            let is_inside = recipe.inside.is_empty()
+                || recipe.is_inside(sample, [pixel / columns, pixel % columns]);
             *out = u8::from(is_valid && is_inside);
         }
     });
