@@ -24,10 +24,9 @@ LEAVING_S = 5.0
 SEED_S = 600.0
 """How long to wait for the seed of rank 0."""
 
-NEW, FIRST, READING = "new", "first", "reading"
-LOOKED, LEFT, FINISHED = "looked", "left", "finished"
-"""Phases of an epoch on a rank: not begun, in its first batch, in a later one; left after the first
-batch, left after a later one, read to its end.
+NEW, FIRST, READING, LEFT, FINISHED = "new", "first", "reading", "left", "finished"
+"""Phases of an epoch on a rank: not begun, in its first batch, in a later one, left before its end,
+read to its end.
 """
 
 
@@ -146,9 +145,8 @@ def seed_of_rank_0(place: Place, identity: str, number: int, drawn: int) -> int 
 class Peers:
     """The same loader on all ranks: which epoch each rank reads.
 
-    A rank that leaves an epoch before its end begins it again, unless the others do the same: if it
-    left the first batch, which may have been a look at one batch, they must have left it there,
-    too. If it left a later batch, they must have left or finished the epoch after the first one.
+    An epoch that a rank leaves before its end, for example because it looks at a single batch,
+    counts only if all ranks leave or finish it. Otherwise the rank begins it again.
 
     Without a process group, only the ranks of loaders in this process are known.
     """
@@ -156,8 +154,6 @@ class Peers:
     def __init__(self, place: Place, identity: str, seed: int) -> None:
         self._place = place
         self._seed = seed
-        # The last epoch that was left after its first batch by all ranks.
-        self._looked = -1
         store = _store()
         self._records: _Records = _OfProcess() if store is None else _OfGroup(store)
         self._waits = store is not None
@@ -176,8 +172,7 @@ class Peers:
 
     def publish(self, epoch: int, phase: str) -> None:
         """Says what this rank does."""
-        record = f"{epoch} {phase} {self._seed} {self._looked}"
-        self._records.write(self._key(self._place.rank), record)
+        self._records.write(self._key(self._place.rank), f"{epoch} {phase} {self._seed}")
 
     def check(self, epochs: int) -> None:
         """Raises an error if another rank is known to read this loader with another seed: then the
@@ -208,7 +203,7 @@ class Peers:
         counts. Waits a short time for ranks that are about to leave it.
         """
         looked = batches == 1
-        self.publish(epoch, LOOKED if looked else LEFT)
+        self.publish(epoch, LEFT)
         others = self._others()
         keys = [self._key(rank) for rank in others]
         end = time.monotonic() + LEAVING_S
@@ -229,11 +224,7 @@ class Peers:
         # saving a checkpoint. If it is in the first batch, this rank may have looked at some alone,
         # and the others wait for it.
         open_phases = {record.phase for record in records if record and record.epoch == epoch}
-        if None in agree and (looked or FIRST in open_phases):
-            return False
-        if looked:
-            self._looked = epoch
-        return True
+        return None not in agree or not (looked or FIRST in open_phases)
 
     def _warn_of_absent(self, rank: int) -> None:
         _warn_once(
@@ -256,28 +247,26 @@ class _Record(NamedTuple):
     epoch: int
     phase: str
     seed: int
-    looked: int
 
 
 def _parsed(text: str | None) -> _Record | None:
     """The record of a rank; None if the rank has no such loader yet."""
     if not text:
         return None
-    epoch, phase, seed, looked = text.split()
-    return _Record(int(epoch), phase, int(seed), int(looked))
+    epoch, phase, seed = text.split()
+    return _Record(int(epoch), phase, int(seed))
 
 
 def _agrees(record: _Record | None, epoch: int, looked: bool) -> bool | None:
-    """Whether another rank has left or finished an epoch as this rank has left it; None if it may
-    do so yet. A rank that has not begun the epoch will read it.
+    """Whether another rank has left or finished an epoch that this rank has left; None if it may do
+    so yet. A rank that has not begun the epoch will read it, and one that is in a later batch does
+    not merely look at one.
     """
     if record is None or record.epoch < epoch or (record.epoch, record.phase) == (epoch, NEW):
         return False
-    if record.epoch > epoch:
-        return record.looked == epoch if looked else True
-    if record.phase == FIRST or (record.phase == READING and not looked):
-        return None
-    return (record.phase == LOOKED) == looked
+    if record.epoch == epoch and record.phase in (FIRST, READING):
+        return False if looked and record.phase == READING else None
+    return True
 
 
 # The loaders of this process, by kind of records, identity and rank. Ranks number loaders of the

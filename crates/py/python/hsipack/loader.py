@@ -547,8 +547,8 @@ class Loader(DataLoaderAttributes):
 
         When a new iteration takes its first batch, it ends any older iteration over this loader. If
         the older one was left, before or after its last batch, the new one is the next epoch. With
-        several ranks, a look at one batch counts as an epoch only if all ranks took one, and an
-        epoch that was left later only if all ranks left or finished it.
+        several ranks, an epoch that was left before its end counts only if all ranks left or
+        finished it.
         """
         return _Epoch(self)
 
@@ -667,8 +667,7 @@ class Loader(DataLoaderAttributes):
         if self._iteration == number and self._peers is not None and not self._closed:
             epoch = self._iteration_epoch
             if epoch is not None:
-                left = _ranks.LOOKED if self._taken == 1 else _ranks.LEFT
-                self._peers.publish(epoch, left if self.epoch == epoch else _ranks.FINISHED)
+                self._peers.publish(epoch, _ranks.LEFT if self.epoch == epoch else _ranks.FINISHED)
 
     @property
     def _mixes_items(self) -> bool:
