@@ -382,6 +382,37 @@ def test_arrays_become_lists_and_samples_have_their_entry(hsipack: Hsipack, tmp_
     assert [sample["matrix"] for sample in found] == [pose.tolist()] * 4
 
 
+def test_long_ids_in_files_keep_their_digits(hsipack: Hsipack, tmp_path: Path) -> None:
+    ids = np.array([2**53 + 1, 2**53, -(2**63), 5])
+    unsigned = np.array([2**64 - 1, 2**64 - 2, 1, 2], np.uint64)
+    scipy.io.savemat(tmp_path / "a.mat", {"mat": ids[None]})
+    zarr.create_array(tmp_path / "a.zarr", data=ids)
+    np.savez(tmp_path / "a.npz", data=SERIES, npz=ids, plane=np.stack([ids, ids], 1))
+    np.save(tmp_path / "ids.npy", unsigned)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["hdf5"] = unsigned
+    words = ["--axes", "nyxb"]
+    for name, where in {
+        "mat": "a.mat::mat",
+        "zarr": "a.zarr",
+        "npz": "a.npz::npz",
+        "plane": "a.npz::plane",
+        "npy": "ids.npy",
+        "hdf5": "a.h5::hdf5",
+        "group": "a.npz::npz",
+    }.items():
+        words += ["--column", f"{name}={{dir}}/{where}"]
+    out = tmp_path / "out"
+    hsipack.convert(f"{tmp_path}/a.npz::data", *words, out=out)
+    found = samples(out)
+    for name in ["mat", "zarr", "npz"]:
+        assert [sample[name] for sample in found] == ids.tolist(), name
+    for name in ["npy", "hdf5"]:
+        assert [sample[name] for sample in found] == unsigned.tolist(), name
+    assert [sample["plane"] for sample in found] == [[value, value] for value in ids.tolist()]
+    assert [sample["group"] for sample in found] == [str(value) for value in ids.tolist()]
+
+
 @pytest.mark.parametrize(
     ("option", "content", "text"),
     [

@@ -174,6 +174,9 @@ pub fn spectra_header(line: &str) -> Option<usize> {
 }
 
 impl SpectraTable {
+    /// Cells of tables that stand for a missing number, besides empty ones.
+    pub const MISSING: [&str; 3] = ["NA", "#N/A", "null"];
+
     /// The table at `path`; `None` if the file is no table of spectra.
     ///
     /// # Errors
@@ -303,7 +306,7 @@ impl SpectraTable {
     /// NaN.
     fn value(&self, cell: &[u8]) -> Option<f64> {
         let text = std::str::from_utf8(cell).ok()?;
-        if ["", "NA", "#N/A", "null"].contains(&text) {
+        if text.is_empty() || SpectraTable::MISSING.contains(&text) {
             return Some(f64::NAN);
         }
         match self.header.delimiter == b';' {

@@ -163,6 +163,7 @@ impl<'a> Columns<'a> {
                 input.fields.insert("relative".to_owned(), Some(relative));
             }
         }
+        self.files.convert(&mut complete);
         let mut notes = self.notes();
         notes.extend(listed.notes);
         Ok((complete, notes))
