@@ -14,11 +14,12 @@ use hsipack_source::CubeInfo;
 use hsipack_store::{Dataset, mirror, threads};
 use serde_json::Value;
 
-use super::append::{calibration_note, continued, made_masks, option_notes, values_of, with_made};
+use super::append::{continued, made_masks, with_made};
 use super::class_names::ClassNames;
 use super::columns;
 use super::cube_notes::CubeNotes;
 use super::description::Descriptions;
+use super::differences::{self, recipe_for, recipe_of};
 use super::examine::{Examined, Examiner};
 use super::scale::{greatest_magnitude, power_of_two_for};
 use super::{Pair, Plan, PlannedMask, PlannedSample, PlannedStack, pick};
@@ -59,11 +60,16 @@ impl<'a> Planner<'a> {
         let taken =
             base.iter().flat_map(|base| base.samples().names()).map(str::to_owned).collect();
         let added_masks = made_masks(base);
-        let theirs = base.and_then(values_of);
+        let theirs = base.and_then(recipe_of);
         let mut notes = Vec::new();
         if let (Some(base), Some(theirs)) = (base, &theirs) {
-            notes.extend(calibration_note(&options.values, theirs));
-            notes.extend(option_notes(&options.values, theirs, base));
+            let has_wavelengths = base.stacks().iter().all(|stack| stack.wavelength.is_some());
+            let words = ["the new cubes", "those of the dataset"];
+            notes.extend(differences::notes(
+                [&recipe_for(options), theirs],
+                words,
+                has_wavelengths,
+            ));
         }
         Ok(Self {
             options,
@@ -85,7 +91,7 @@ impl<'a> Planner<'a> {
             by_shape: HashMap::new(),
             class_names: ClassNames::of(base),
             added_masks,
-            theirs,
+            theirs: theirs.map(|recipe| recipe.values),
             cube_notes: CubeNotes::default(),
             descriptions: Descriptions::default(),
             with_ids: HashSet::new(),
@@ -479,6 +485,17 @@ impl<'a> Planner<'a> {
                 .map_err(|error| error.at(packed.image.folder()))?,
             None => fresh,
         };
+        if packed.is_none()
+            && let Some(theirs) = &self.theirs
+            && differences::bands_differ(&self.options.values, theirs)
+        {
+            self.plan.notes.push(format!(
+                "the dataset has no cubes of {shape}, and its bands are chosen differently: give {}, {} and {} as for the dataset if the bands should be the same",
+                Opt::Bands,
+                Opt::DropBadBands,
+                Opt::Resample
+            ));
+        }
         let chosen = stack.grid.band_group();
         let is_choice = packed.is_none() || chosen != group;
         if self.options.layout.band_group == Some(BandGroup::Auto) && is_choice {
