@@ -496,6 +496,13 @@ def test_a_table_of_spectra_becomes_cubes_of_one_pixel(
     check_sources(hsipack, out)
 
 
+def test_decimal_commas_and_points_are_not_mixed(hsipack: Hsipack, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("id;400;410;420;430\na;1,5;1,234;1;2\nb;1,5;1.234;1;2\n")
+    message = hsipack.refuse(path, out=tmp_path / "out", names=path)
+    assert "row 3: some numbers have decimal commas, others points" in message
+
+
 def test_spectra_take_tables_splits_and_patterns(hsipack: Hsipack, tmp_path: Path) -> None:
     spectra = np.arange(60.0).reshape(12, 5)
     for number in range(2):

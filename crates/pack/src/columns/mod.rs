@@ -97,7 +97,7 @@ pub fn set_columns(
             .with_remedy(remedy!["give a table, or lists with ", Opt::Split]));
     }
     change(&options.dataset, &options.command, options.threads(), progress, &mut |dataset| {
-        let mut changes = Changes::default();
+        let mut changes = Changes { notes: tables.notes.clone(), ..Changes::default() };
         of_tables(dataset, &mut tables, &mut changes)?;
         for member in tables.iter() {
             let unused = member.table.remaining();

@@ -252,17 +252,26 @@ impl File {
     }
 
     /// Adds the rows of another table to those of this file. Samples are identified by
-    /// `identifier`.
+    /// `identifier`. Returns a note if a row has none.
     fn join(
         &self,
         rows: &mut Rows,
         join: &Assignment,
         other: &Joined,
         identifier: &str,
-    ) -> Result<()> {
+    ) -> Result<Option<String>> {
         let columns = [other.column.as_str(), join.value.as_str()];
         let added = rows.join(&other.rows, &other.title, columns, identifier == "name");
-        at(&self.path, added).map_err(|error| error.within(join))
+        let missing = at(&self.path, added).map_err(|error| error.within(join))?;
+        Ok(missing.map(|(count, text)| {
+            let (rows, have) = if count == 1 { ("row", "has") } else { ("rows", "have") };
+            format!(
+                "{}: {count} {rows} {have} no row of {} to join, such as that with {} {text}",
+                self.path.display(),
+                other.title,
+                join.value
+            )
+        }))
     }
 }
 

@@ -299,6 +299,17 @@ impl SpectraTable {
                 .with_remedy("write a number, or leave the cell empty if it is missing")
             })
         };
+        let cells = || self.header.bands.iter().filter_map(|band| record.get(*band));
+        if self.header.delimiter == b';'
+            && [b',', b'.'].iter().all(|point| cells().any(|cell| cell.contains(point)))
+        {
+            return Err(Error::malformed(format!(
+                "row {}: some numbers have decimal commas, others points; the header is row 1",
+                index + 2
+            ))
+            .at(&self.path)
+            .with_remedy("write all numbers with one of them"));
+        }
         self.header.bands.iter().map(value).collect()
     }
 
