@@ -554,6 +554,38 @@ def test_columns_are_changed_by_the_command(hsipack: Hsipack, tmp_path: Path) ->
     assert "FILE" in wrong.stderr
 
 
+def test_a_column_keeps_one_type(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "a", 2)
+    write_cubes(tmp_path / "b", 2, first=2)
+    header = "name,label,grade,code\n"
+    (tmp_path / "a.csv").write_text(header + "cube_000,1,2,x7\ncube_001,2,3,8y\n")
+    (tmp_path / "b.csv").write_text(header + "cube_002,1,unknown,7\ncube_003,1.0,4,8\n")
+    for way in ("append", "merge", "table"):
+        out, other = tmp_path / f"{way}.a", tmp_path / f"{way}.b"
+        hsipack.convert(tmp_path / "a", "--table", tmp_path / "a.csv", out=out)
+        words = [tmp_path / "b", "--table", tmp_path / "b.csv"]
+        if way == "append":
+            done = hsipack.run("convert", *words, "--append", "-o", out, "--json")
+        elif way == "merge":
+            hsipack.convert(*words, out=other)
+            done = hsipack.run("merge", out, other, "-o", tmp_path / "merged", "--json")
+            out = tmp_path / "merged"
+        else:
+            hsipack.run("convert", tmp_path / "b", "--append", "-o", out)
+            done = hsipack.run("table", out, tmp_path / "b.csv", "--json")
+        assert done.returncode == 0, done.stderr
+        notes = json.loads(done.stdout)["notes"]
+        (note,) = [note for note in notes if "the column" in note]
+        place = "other datasets" if way == "merge" else "the dataset"
+        assert f'"grade" has numbers in {place}, but 1 new value is not, such as "unknown"' in note
+        lines = samples(out)
+        assert [line["label"] for line in lines] == [1, 2, 1, 1.0]
+        assert [line["grade"] for line in lines] == [2, 3, "unknown", 4]
+        assert [line["code"] for line in lines] == ["x7", "8y", "7", "8"]
+        info = json.loads(hsipack.run("info", out, "--json").stdout)
+        assert info["labels"] == {"1": 3, "2": 1}
+
+
 def test_datasets_are_merged_by_the_command(hsipack: Hsipack, tmp_path: Path) -> None:
     cubes = [write_cubes(tmp_path / name, 2, first=2 * n) for n, name in enumerate("ab")]
     for name in "ab":

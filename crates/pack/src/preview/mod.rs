@@ -24,7 +24,7 @@ mod gather;
 mod page;
 pub mod palette;
 pub mod pictures;
-mod sampling;
+pub(crate) mod sampling;
 mod stretch;
 mod text;
 

@@ -193,6 +193,11 @@ fn whole(cell: &str) -> Option<Json> {
     Some(Json::Number(value.into()))
 }
 
+/// The number that a text is.
+pub(crate) fn number_of(text: &str) -> Option<Json> {
+    whole(text).or_else(|| number(text))
+}
+
 /// A number with a decimal comma. A column that also has points is none: they may be between
 /// thousands.
 fn number_with_comma(cell: &str) -> Option<Json> {

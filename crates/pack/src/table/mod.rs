@@ -40,7 +40,7 @@ pub use self::lists::{NameList, SplitList, read as read_lists};
 pub use self::options::TableOptions;
 pub use self::tables::{Member, Tables};
 
-pub(crate) use self::csv::Conversion;
+pub(crate) use self::csv::{Conversion, number_of};
 pub(crate) use self::json::Json;
 pub(crate) use self::rows::Rows;
 #[cfg(not(feature = "parquet"))]

@@ -23,6 +23,7 @@ use super::differences::{self, recipe_for, recipe_of};
 use super::examine::{Examined, Examiner};
 use super::scale::{greatest_magnitude, power_of_two_for};
 use super::{Pair, Plan, PlannedMask, PlannedSample, PlannedStack, pick};
+use crate::columns::ColumnTypes;
 use crate::convert::classes;
 use crate::convert::companions::PlannedCompanion;
 use crate::convert::masks::{self, MaskGroup};
@@ -41,6 +42,8 @@ pub(super) struct Planner<'a> {
     added_masks: BTreeMap<String, MaskMeaning>,
     /// How the cubes of the dataset were packed.
     theirs: Option<ValueOptions>,
+    /// Types of the columns of the dataset.
+    column_types: ColumnTypes,
     cube_notes: CubeNotes,
     descriptions: Descriptions,
     /// Stacks and masks of which a cube has class ids, not layers.
@@ -92,6 +95,10 @@ impl<'a> Planner<'a> {
             class_names: ClassNames::of(base),
             added_masks,
             theirs: theirs.map(|recipe| recipe.values),
+            column_types: match base {
+                Some(base) => ColumnTypes::of(base, |_, _| true)?,
+                None => ColumnTypes::default(),
+            },
             cube_notes: CubeNotes::default(),
             descriptions: Descriptions::default(),
             with_ids: HashSet::new(),
@@ -132,6 +139,7 @@ impl<'a> Planner<'a> {
         columns::acquired(&mut columns, info.acquisition.take());
         let label = self.options.joins.label_column.as_deref();
         columns::finish(&mut columns, label, input.stands_for.is_some())?;
+        self.column_types.fit(&mut columns);
         let name = match columns.get("name") {
             Some(Value::String(name)) => name.clone(),
             _ => input.default_name(),
@@ -672,6 +680,7 @@ impl<'a> Planner<'a> {
         share_colors(&mut self.plan.stacks);
         self.plan.notes.extend(self.class_names.notes(&self.plan.stacks, self.base));
         self.note_made();
+        self.plan.notes.extend(self.column_types.notes("the dataset"));
         self.note_single_bands();
         self.note_groups();
         self.note_no_split();
