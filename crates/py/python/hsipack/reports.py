@@ -21,7 +21,7 @@ class WorstError:
         band: the band in that file.
         wavelength: wavelength of that band in nm, or None.
         relative: largest \\|packed - value\\| / \\|value\\|.
-        absolute: largest \\|packed - value\\|, in stored units.
+        absolute: largest \\|packed - value\\| of physical values.
         absolute_file: the input with the largest absolute error.
         absolute_band: the band in that file.
         absolute_wavelength: wavelength of that band in nm, or None.
