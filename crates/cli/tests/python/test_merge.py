@@ -90,7 +90,7 @@ def test_other_options_are_noted(hsipack: Hsipack, tmp_path: Path) -> None:
         ("nearest", ["--mask-resample", "nearest"], [], "--mask-resample is {} and nearest for {}"),
         ("nodata", ["--nodata", "7"], [], "--nodata is {} and 7 for {}"),
         ("white", ["--white", "{dir}/WHITEREF_{stem}.hdr"], [], "calibrated with"),
-        ("bands", ["--bands", "0-2"], ["--bands", "1-3"], "chosen differently"),
+        ("bands", ["--bands", "0-2"], ["--bands", "1-3"], "--bands of"),
         ("other bands", ["--bands", "0-2"], [], "the dataset has no cubes of 6x7x5"),
     ]:
         out, other = tmp_path / f"{key}.a", tmp_path / f"{key}.b"

@@ -34,7 +34,7 @@ const MIN_BANDS: usize = 4;
 const MAX_ROWS: usize = 1 << 24;
 
 /// Words before wavelengths, also before those that are one nm apart, as numbers of bands are.
-const SURE: [&str; 5] = ["nm", "refl", "reflectance", "rho", "rrs"];
+const SURE: [&str; 8] = ["abs", "absorbance", "nm", "refl", "reflectance", "rho", "rrs", "spc"];
 
 /// A table of spectra.
 #[derive(Debug)]
@@ -405,6 +405,7 @@ mod tests {
             "id,label,0.4um,0.4105um,0.42um,0.43um",
             "id,label,X400,X410.5,X420,X430",
             "id,label,nm400,nm410.5,nm420,nm430",
+            "id,label,spc.400,spc.410.5,spc.420,spc.430",
             "id,b1,wl_400,wl_410.5,wl_420,wl_430",
             "1,label,Reflectance_400,Reflectance_410.5,Reflectance_420,Reflectance_430",
             "id,label,band_400nm,band_410.5nm,band_420nm,band_430nm",

@@ -78,20 +78,25 @@ pub(crate) fn notes(
         let fits = [ours, theirs].map(|companion| or_none(companion.fit.map(|fit| fit.name())));
         add(Opt::Fit, "", fits, "values");
     }
-    if !has_wavelengths && bands_differ(&ours.values, &theirs.values) {
+    if let Some(options) = other_bands(&ours.values, &theirs.values).filter(|_| !has_wavelengths) {
         notes.push(format!(
-            "the bands of {} and {} are chosen differently, and have no wavelengths: check that the bands are the same",
+            "{options} of {} and {} differ, and wavelengths are missing: check that the bands are the same",
             words[0], words[1]
         ));
     }
     notes
 }
 
-/// Whether options choose other bands.
-pub(super) fn bands_differ(ours: &ValueOptions, theirs: &ValueOptions) -> bool {
-    ours.bands != theirs.bands
-        || ours.drop_bad_bands != theirs.drop_bad_bands
-        || ours.resample != theirs.resample
+/// The options that choose other bands; `None` if they choose the same.
+pub(super) fn other_bands(ours: &ValueOptions, theirs: &ValueOptions) -> Option<String> {
+    let options = [
+        (Opt::Bands, ours.bands != theirs.bands),
+        (Opt::DropBadBands, ours.drop_bad_bands != theirs.drop_bad_bands),
+        (Opt::Resample, ours.resample != theirs.resample),
+    ];
+    let options = options.into_iter().filter(|(_, differs)| *differs);
+    let options: Vec<String> = options.map(|(option, _)| option.to_string()).collect();
+    (!options.is_empty()).then(|| options.join(" and "))
 }
 
 fn or_none(value: Option<impl Display>) -> String {

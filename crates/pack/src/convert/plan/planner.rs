@@ -495,13 +495,10 @@ impl<'a> Planner<'a> {
         };
         if packed.is_none()
             && let Some(theirs) = &self.theirs
-            && differences::bands_differ(&self.options.values, theirs)
+            && let Some(options) = differences::other_bands(&self.options.values, theirs)
         {
             self.plan.notes.push(format!(
-                "the dataset has no cubes of {shape}, and its bands are chosen differently: give {}, {} and {} as for the dataset if the bands should be the same",
-                Opt::Bands,
-                Opt::DropBadBands,
-                Opt::Resample
+                "the dataset has no cubes of {shape}, and {options} of its cubes and the new ones differ: give the same if the bands should be the same"
             ));
         }
         let chosen = stack.grid.band_group();
@@ -759,7 +756,8 @@ impl<'a> Planner<'a> {
         let count = self.plan.samples.iter().filter(single).count();
         if count > 1 {
             self.plan.notes.push(format!(
-                "{count} cubes have a single band; if each file is one band of a scene, stack them into one file first, or pack the array with hsipack.pack in Python"
+                "{count} cubes have a single band; if each file is one band of a scene, say so with {}, or pack the array with hsipack.pack in Python",
+                Opt::BandsFrom
             ));
         }
     }
