@@ -20,7 +20,7 @@ pub struct TuneOptions {
     /// Skip files and folders below input folders whose path or name matches this glob (repeatable)
     #[cfg_attr(feature = "clap", arg(long, value_name = "GLOB"))]
     pub exclude: Vec<String>,
-    /// Order of the axes of arrays, such as byx [default: what the files say, otherwise yxb]
+    /// Order of the axes of an array, such as byx [default: what the file says, otherwise yxb]
     #[cfg_attr(feature = "clap", arg(long, value_name = "AXES"))]
     pub axes: Option<String>,
     /// Try fewer candidates in fewer rounds: about 10 s instead of a minute
