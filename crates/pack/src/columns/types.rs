@@ -107,7 +107,7 @@ impl ColumnTypes {
             };
             let (values, are) = if count == 1 { ("value", "is") } else { ("values", "are") };
             format!(
-                "the column {column:?} has {kind} in {owner}, but {count} new {values} {are} not, such as {first}: conditions and classes take them for others"
+                "the column {column:?} has {kind} in {owner}, but {count} new {values} {are} not, such as {first}; a number and a text are never equal, in conditions and as classes"
             )
         };
         others.map(note).collect()

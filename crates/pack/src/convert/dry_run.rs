@@ -29,7 +29,7 @@ pub struct Estimate {
     pub stacks: Vec<StackEstimate>,
     /// Bytes of the source files.
     pub source_bytes: u64,
-    /// Bytes of the packed values before compression, without masks, targets and further images.
+    /// Bytes of the packed values before compression.
     pub packed_bytes: u64,
     /// Estimated bytes of the shards.
     pub stored_bytes: u64,
@@ -105,7 +105,11 @@ fn dry_run_here(options: &ConvertOptions) -> Result<Estimate> {
             (stack_slabs().map(|slab| slab.raw).sum(), stack_slabs().map(|slab| slab.small).sum());
         let bytes =
             (stack.grid.shape().values() * plan.values.dtype().size() * stack.samples.len()) as u64;
-        packed += bytes;
+        let masks = stack.masks.iter().map(|mask| (mask.grid, mask.dtype));
+        let companions = stack.companions.iter().map(|array| (array.grid, array.dtype));
+        let sizes =
+            masks.chain(companions).map(|(grid, dtype)| grid.shape().values() * dtype.size());
+        packed += bytes + (sizes.sum::<usize>() * stack.samples.len()) as u64;
         let beside: u64 = stack_slabs().map(|slab| slab.beside).sum();
         stored += bytes as f64 * to as f64 / from.max(1) as f64
             + beside as f64 * stack.samples.len() as f64 / stack_slabs().count().max(1) as f64;
