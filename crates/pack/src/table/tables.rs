@@ -235,7 +235,7 @@ mod tests {
     /// Tables in files of these names, and the options.
     fn read(files: &[(&str, &str)], keys: &[&str], joins: &[&str]) -> Result<Tables> {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("more.csv"), "id,age\n1,30\n2,40\n").unwrap();
+        std::fs::write(folder.path().join("more.csv"), "id,age\n1,30\n2,40\noak,50\n").unwrap();
         let mut paths = Vec::new();
         for (name, text) in files {
             let path = folder.path().join(name.split("::").next().unwrap());
