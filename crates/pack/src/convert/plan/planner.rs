@@ -95,10 +95,10 @@ impl<'a> Planner<'a> {
             class_names: ClassNames::of(base),
             added_masks,
             theirs: theirs.map(|recipe| recipe.values),
-            column_types: match base {
-                Some(base) => ColumnTypes::of(base, |_, _| true)?,
-                None => ColumnTypes::default(),
-            },
+            // If a sample cannot be read, the append itself gives the error.
+            column_types: base
+                .and_then(|base| ColumnTypes::of(base, |_, _| true).ok())
+                .unwrap_or_default(),
             cube_notes: CubeNotes::default(),
             descriptions: Descriptions::default(),
             with_ids: HashSet::new(),
