@@ -225,9 +225,10 @@ fn object(url: &Path) -> Result<PathBuf> {
 /// The error for a file, folder or object that does not exist.
 pub(crate) fn missing(file: &Path) -> Error {
     if !is_url(file) {
-        return Error::new(ErrorKind::Io, "no such file or folder")
-            .at(file)
-            .with_remedy("check the path");
+        let target = file.read_link().ok();
+        let link = target.map(|target| format!(": a broken link to {}", target.display()));
+        let what = format!("no such file or folder{}", link.unwrap_or_default());
+        return Error::new(ErrorKind::Io, what).at(file).with_remedy("check the path");
     }
     let nothing = io::Error::new(io::ErrorKind::NotFound, "there is no such object");
     Error::io(file, "cannot read", nothing)

@@ -1,7 +1,9 @@
 //! Finds what a path refers to: a cube in a file, or a packed dataset; and which sample of a
 //! dataset.
 
-use hsipack_format::{Command, Error, Result, Sample, remedy};
+use std::path::Path;
+
+use hsipack_format::{Command, Error, Result, Samples, remedy};
 use hsipack_source::Source;
 use hsipack_store::remote::is_url;
 use hsipack_store::{Dataset, is_packed};
@@ -51,14 +53,30 @@ impl Target {
     }
 }
 
-/// The sample that `text` names: a sample with this id, otherwise one with this name.
+/// The id of the sample that `text` names among those of the dataset at `path`: by its id or its
+/// name, or by one of them in particular, as in `id:3` and `name:3`.
 ///
 /// # Errors
-/// If there is no such sample, or its line cannot be read.
-pub fn find_sample(dataset: &Dataset, text: &str) -> Result<Sample> {
-    let samples = dataset.samples();
-    let id = samples.find(text).ok_or_else(|| {
-        let error = Error::conflict(format!("there is no sample {text}")).at(dataset.path());
+/// If there is no such sample, or one sample has this id and another one this name.
+pub fn find_sample(samples: &Samples, path: &Path, text: &str) -> Result<usize> {
+    let found = match (samples.by_id(text), samples.by_name(text)) {
+        (Some(id), Some(named)) if id != named => {
+            return Err(Error::conflict(format!(
+                "{text} is the id of the sample {}, and the name of the sample with the id {named}",
+                samples.name(id)
+            ))
+            .at(path)
+            .with_remedy(format!("give id:{text} or name:{text}")));
+        }
+        (by_id, by_name) => by_id.or(by_name),
+    };
+    let explicit = || match text.split_once(':')? {
+        ("id", id) => samples.by_id(id),
+        ("name", name) => samples.by_name(name),
+        _ => None,
+    };
+    found.or_else(explicit).ok_or_else(|| {
+        let error = Error::conflict(format!("there is no sample {text}")).at(path);
         match samples.names().next() {
             None => error,
             Some(first) => error.with_remedy(format!(
@@ -66,6 +84,5 @@ pub fn find_sample(dataset: &Dataset, text: &str) -> Result<Sample> {
                 samples.len() - 1,
             )),
         }
-    })?;
-    samples.get(id)
+    })
 }

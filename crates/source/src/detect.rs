@@ -55,7 +55,7 @@ pub(crate) fn visit(path: &Path, visitor: Visitor<'_>) -> Result<bool> {
 /// The first bytes of a file; none of a folder.
 fn head(path: &Path) -> Result<Vec<u8>> {
     let is_folder =
-        path.metadata().map_err(|error| Error::io(path, "cannot read", error))?.is_dir();
+        path.metadata().map_err(|error| bounded_read::failed(path, "cannot read", error))?.is_dir();
     if is_folder { Ok(Vec::new()) } else { bounded_read::head(path, HEAD) }
 }
 

@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::path::Path;
 
-pub use crate::regular_file::{METADATA, SAMPLES, SUMS, is_missing};
+pub use crate::regular_file::{METADATA, SAMPLES, SUMS, failed, is_missing};
 use crate::window::Window;
 use crate::{memory, mirror, regular_file, remote};
 use hsipack_format::{Error, Result};

@@ -21,7 +21,7 @@ pub const SAMPLES: u64 = 16 << 30;
 /// # Errors
 /// If it cannot be opened, or is a folder, a pipe, a socket or a device.
 pub(crate) fn open(path: &Path, options: &OpenOptions, flags: i32) -> Result<(File, u64)> {
-    let cannot = |error| Error::io(path, "cannot read", error);
+    let cannot = |error| failed(path, "cannot read", error);
     // Checked before opening, because opening a device may already have an effect.
     if let Some(what) = other_kind(path.metadata().map_err(cannot)?.file_type()) {
         return Err(not_a_file(path, what));
@@ -47,6 +47,17 @@ fn not_a_file(path: &Path, what: &str) -> Error {
     Error::malformed(format!("{what}, not a file"))
         .at(path)
         .with_remedy("put the file itself there")
+}
+
+/// The error of the system about a path. It says so if the path is a broken link.
+pub fn failed(path: &Path, doing: &str, error: io::Error) -> Error {
+    match path.read_link() {
+        Ok(target) if error.kind() == io::ErrorKind::NotFound => {
+            let doing = format!("{doing}: a broken link to {}", target.display());
+            Error::io(path, &doing, error)
+        }
+        _ => Error::io(path, doing, error),
+    }
 }
 
 /// Whether an error says that a file does not exist.

@@ -255,7 +255,7 @@ pub fn print(report: &Report) {
             location(worst.band, worst.wavelength, &worst.file)
         );
         say!(
-            "    and {:.2e} absolute, {}",
+            "    and {:.2e} absolute (physical values), {}",
             worst.absolute,
             location(worst.absolute_band, worst.absolute_wavelength, &worst.absolute_file)
         );

@@ -9,12 +9,12 @@ use crate::output;
 
 /// Export a sample of a dataset to a file for other tools.
 ///
-/// The extension of FILE decides the format: .npy (float16, bit for bit, rows x columns x bands),
-/// .hdr or .img (ENVI header and data, float32), .tif (float32, the bands of a pixel side by side),
-/// .zarr (a folder that xarray opens: float16, wavelengths, coordinates). Values are exported as
-/// stored; float32 holds them exactly. A scale factor is written as ENVI's
-/// `reflectance scale factor` (its reciprocal), GDAL's SCALE or CF's scale_factor. A .npy file
-/// cannot hold it, so you have to apply it yourself.
+/// The extension of FILE decides the format: .npy (bit for bit, rows x columns x bands), .hdr or
+/// .img (ENVI header and data), .tif (the bands of a pixel side by side), .zarr (a folder that
+/// xarray opens, with wavelengths and coordinates). Values and their type are exported as stored,
+/// but ENVI and TIFF get float32 for float16, which holds it exactly. A scale factor is written as
+/// ENVI's `reflectance scale factor` (its reciprocal), GDAL's SCALE or CF's scale_factor. A .npy
+/// file cannot hold it, so you have to apply it yourself.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {

@@ -1,5 +1,6 @@
 //! `hsipack status`.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -11,14 +12,19 @@ use hsipack_pack::convert::parts::{self, State};
 use crate::output;
 use crate::task::Task;
 
-/// Show how far the workers of a plan are, until they are done.
+/// Show how far the workers of a plan are.
 ///
 /// It counts the shards that have their receipt, whichever worker wrote them, and changes nothing.
+/// In a terminal, it goes on until they are done.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The file that `hsipack convert --plan` wrote, or its URL
     plan: PathBuf,
+
+    /// Wait until the workers are done, also if the output is no terminal
+    #[arg(long)]
+    watch: bool,
 
     /// Print the report as one JSON object on stdout
     #[arg(long)]
@@ -39,6 +45,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// # Errors
 /// If the plan is damaged or its conversion was not begun, or the command was stopped.
 pub fn run(args: Args) -> Result<ExitCode> {
+    let waits = args.watch || !args.json && std::io::stdout().is_terminal();
     let look = parts::state(&args.plan, true)?;
     let task = Task::start("");
     let mut shown = None;
@@ -48,7 +55,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             task.count_shards(state.shards as u64);
         }
         task.progress.bytes_in.store(state.done as u64, Ordering::Relaxed);
-        if state.done == state.shards {
+        if state.done == state.shards || !waits {
             break state;
         }
         if task.bar.is_hidden() && shown != Some(state) {
@@ -68,6 +75,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 fn print(state: &State) {
     match state.committed {
+        false if state.done < state.shards => {
+            say!("{} of {} written", state.done, output::count(state.shards, "shard"))
+        }
         true => {
             say!("all {} written, and the dataset is there", output::count(state.shards, "shard"))
         }

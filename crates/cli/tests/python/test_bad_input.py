@@ -569,3 +569,13 @@ def test_a_large_cube_needs_little_memory(
     stats = attributes(out)["hsipack"]["stats"]
     assert [band for band, most in enumerate(stats["max"]) if most] == [37]
     assert stats["max"][37] == 0.5
+
+
+def test_broken_links_are_called_so(hsipack: Hsipack, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    link = tmp_path / "in/a.npy"
+    link.symlink_to("/nowhere/a.npy")
+    for words in (["in"], ["in/a.npy"], ["in/*.npy"]):
+        done = hsipack.run("convert", *words, "-o", "out", cwd=tmp_path)
+        message = check_refusal(done, words[0].replace("*", "a"))
+        assert "a broken link to /nowhere/a.npy" in message

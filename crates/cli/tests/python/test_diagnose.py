@@ -57,6 +57,14 @@ def test_a_window_and_what_loaders_keep_are_told(hsipack: Hsipack, packed: Path)
         assert found["remedy"]["cache"] == "auto"
 
 
+def test_no_shape_needs_a_whole_batch(hsipack: Hsipack, tmp_path: Path) -> None:
+    for number in range(4):
+        np.save(tmp_path / f"c{number}.npy", np.ones((8 + number // 2, 6, 5), "f4"))
+    out = tmp_path / "d.hsipack"
+    hsipack.convert(tmp_path, "--axes", "yxb", out=out)
+    assert diagnose(hsipack, out, "--batch-size", "3")["culprit"]
+
+
 def test_all_options_of_patches_are_taken(hsipack: Hsipack, packed: Path) -> None:
     words = ("--mask", "gt", "--per-class", "5", "--ignore", "0,7", "--pad", "-1.5")
     found = diagnose(hsipack, packed, "--patch", "1x1", *words, "-b", "4")

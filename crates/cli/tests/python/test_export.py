@@ -20,6 +20,7 @@ from helpers import (
     check_refusal,
     open_xarray,
     read_zarr,
+    samples,
     write_envi,
 )
 from PIL import Image
@@ -257,3 +258,21 @@ def test_numbers_with_leading_zeros_are_names(hsipack: Hsipack, tmp_path: Path) 
         ]
         assert hsipack.run(*words).returncode == 0
         assert (np.load(tmp_path / "e.npy") == value).all(), sample
+
+
+def test_numbers_are_ids_or_names(hsipack: Hsipack, tmp_path: Path) -> None:
+    for value in (0, 1, 10, 2):
+        np.save(tmp_path / f"{value}.npy", np.full((4, 5, 3), value, np.float32))
+    packed = tmp_path / "packed"
+    files = [tmp_path / f"{value}.npy" for value in (0, 1, 10, 2)]
+    hsipack.convert(*files, "--axes", "yxb", out=packed)
+    assert [line["name"] for line in samples(packed)] == ["0", "1", "10", "2"]
+    for text, value in [("0", 0), ("1", 1), ("10", 10), ("3", 2), ("id:2", 10), ("name:2", 2)]:
+        done = hsipack.run("export", packed, "--sample", text, "-o", tmp_path / f"out_{text}.npy")
+        assert done.returncode == 0, done.stderr
+        assert np.load(tmp_path / f"out_{text}.npy").max() == value, text
+    for command, ending in [("export", "npy"), ("preview", "png")]:
+        done = hsipack.run(command, packed, "--sample", 2, "-o", tmp_path / f"o.{ending}")
+        message = check_refusal(done, packed)
+        assert "2 is the id of the sample 10, and the name of the sample with the id 3" in message
+        assert "give id:2 or name:2" in message

@@ -382,6 +382,37 @@ def test_arrays_become_lists_and_samples_have_their_entry(hsipack: Hsipack, tmp_
     assert [sample["matrix"] for sample in found] == [pose.tolist()] * 4
 
 
+def test_long_ids_in_files_keep_their_digits(hsipack: Hsipack, tmp_path: Path) -> None:
+    ids = np.array([2**53 + 1, 2**53, -(2**63), 5])
+    unsigned = np.array([2**64 - 1, 2**64 - 2, 1, 2], np.uint64)
+    scipy.io.savemat(tmp_path / "a.mat", {"mat": ids[None]})
+    zarr.create_array(tmp_path / "a.zarr", data=ids)
+    np.savez(tmp_path / "a.npz", data=SERIES, npz=ids, plane=np.stack([ids, ids], 1))
+    np.save(tmp_path / "ids.npy", unsigned)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["hdf5"] = unsigned
+    words = ["--axes", "nyxb"]
+    for name, where in {
+        "mat": "a.mat::mat",
+        "zarr": "a.zarr",
+        "npz": "a.npz::npz",
+        "plane": "a.npz::plane",
+        "npy": "ids.npy",
+        "hdf5": "a.h5::hdf5",
+        "group": "a.npz::npz",
+    }.items():
+        words += ["--column", f"{name}={{dir}}/{where}"]
+    out = tmp_path / "out"
+    hsipack.convert(f"{tmp_path}/a.npz::data", *words, out=out)
+    found = samples(out)
+    for name in ["mat", "zarr", "npz"]:
+        assert [sample[name] for sample in found] == ids.tolist(), name
+    for name in ["npy", "hdf5"]:
+        assert [sample[name] for sample in found] == unsigned.tolist(), name
+    assert [sample["plane"] for sample in found] == [[value, value] for value in ids.tolist()]
+    assert [sample["group"] for sample in found] == [str(value) for value in ids.tolist()]
+
+
 @pytest.mark.parametrize(
     ("option", "content", "text"),
     [
@@ -463,6 +494,13 @@ def test_a_table_of_spectra_becomes_cubes_of_one_pixel(
     else:
         np.testing.assert_allclose(wavelengths(out), 400 + 10 * np.arange(12))
     check_sources(hsipack, out)
+
+
+def test_decimal_commas_and_points_are_not_mixed(hsipack: Hsipack, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("id;400;410;420;430\na;1,5;1,234;1;2\nb;1,5;1.234;1;2\n")
+    message = hsipack.refuse(path, out=tmp_path / "out", names=path)
+    assert "row 3: some numbers have decimal commas, others points" in message
 
 
 def test_spectra_take_tables_splits_and_patterns(hsipack: Hsipack, tmp_path: Path) -> None:

@@ -74,3 +74,38 @@ def test_differences_of_datasets_are_noted(hsipack: Hsipack, tmp_path: Path) -> 
         else:
             assert "it gives no wavelengths" in text
             assert "its values are in" not in text
+
+
+def test_other_options_are_noted(hsipack: Hsipack, tmp_path: Path) -> None:
+    """They may be right for files that differ, too, such as cubes that were calibrated before."""
+    cube = smooth_cube((6, 7, 5), dtype="uint16")
+    for name in ("a", "b"):
+        for prefix, value in (("", cube), ("WHITEREF_", cube + 3000)):
+            write_envi(tmp_path / name / f"{prefix}{name}.hdr", value)
+        np.save(tmp_path / name / "mask.npy", np.arange(42, dtype=np.uint8).reshape(6, 7))
+    mask = ["--mask", "gt={dir}/mask.npy"]
+    for key, first, second, found in [
+        ("remap", ["--remap-classes", "*=0,3=1"], [], "--remap-classes is {} and *=0,3=1 for {}"),
+        ("fill", ["--mask-fill", "255"], [], "--mask-fill is {} and 255 for {}"),
+        ("nearest", ["--mask-resample", "nearest"], [], "--mask-resample is {} and nearest for {}"),
+        ("nodata", ["--nodata", "7"], [], "--nodata is {} and 7 for {}"),
+        ("white", ["--white", "{dir}/WHITEREF_{stem}.hdr"], [], "calibrated with"),
+        ("bands", ["--bands", "0-2"], ["--bands", "1-3"], "--bands of"),
+        ("other bands", ["--bands", "0-2"], [], "the dataset has no cubes of 6x7x5"),
+    ]:
+        out, other = tmp_path / f"{key}.a", tmp_path / f"{key}.b"
+        for folder, options, dataset in (("a", first, out), ("b", second, other)):
+            cubes = tmp_path / folder / f"{folder}.hdr"
+            hsipack.convert(cubes, *mask, *options, out=dataset)
+        if key != "other bands":
+            merged = notes(hsipack, "merge", out, other, "-o", tmp_path / f"{key}.m")
+            # Options of other commands are shown with their command.
+            merged = [note.replace("`hsipack convert ", "").replace("`", "") for note in merged]
+            text = found.format(f"not given for the cubes of {other}", f"those of {out}")
+            assert any(text in note for note in merged), (key, merged)
+        if key == "white":  # Refused, because a reference is beside it.
+            continue
+        words = ("convert", tmp_path / "b/b.hdr", "-o", out, "--append")
+        appended = notes(hsipack, *words, *mask, *second)
+        text = found.format("not given for the new cubes", "those of the dataset")
+        assert any(text in note for note in appended), (key, appended)

@@ -100,7 +100,10 @@ def test_steps_say_what_is_next_and_what_is_missing(
     assert early.returncode == 1
     assert "8 of 12 shards have no receipt: 1 of 40x32x50, 2 of 40x32x50, " in early.stderr
     assert "`hsipack work PLAN`" in early.stderr
-    watcher = hsipack.start("status", "plan.json", cwd=tmp_path)
+    assert "4 of 12 shards written" in succeed(hsipack, "status", "plan.json", cwd=tmp_path)
+    state = json.loads(succeed(hsipack, "status", "plan.json", "--json", cwd=tmp_path))
+    assert state == {"shards": 12, "done": 4, "committed": False}
+    watcher = hsipack.start("status", "plan.json", "--watch", cwd=tmp_path)
     assert watcher.stderr is not None
     assert watcher.stderr.readline() == "4 of 12 shards\n"
     again = json.loads(

@@ -223,6 +223,36 @@ def test_joined_names_are_columns(hsipack: Hsipack, tmp_path: Path) -> None:
     assert "categories.name" in message
 
 
+def test_rows_that_are_not_joined_are_counted(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 3)
+    table = tmp_path / "t.csv"
+    table.write_text("name,person\ncube_000,1\ncube_001,7\ncube_002,8\n")
+    words = ["--table", table, "--table-join", "p.csv.id=person"]
+    (tmp_path / "p.csv").write_text("id,age\n1,30\n")
+    note = f"{table}: 2 rows have no row of p to join, such as that with person 7"
+    out = tmp_path / "out"
+    assert note in hsipack.convert(tmp_path / "in", *words, out=out)["notes"]
+    done = hsipack.run("table", out, table, "--table-join", "p.csv.id=person", "--json")
+    assert note in json.loads(done.stdout)["notes"]
+    (tmp_path / "p.csv").write_text("id,age\nP1,30\n")
+    message = hsipack.refuse(tmp_path / "in", *words, out=tmp_path / "no", names=table)
+    assert 'id is such as "P1", person such as "1"' in message
+
+
+def test_columns_that_are_replaced_are_noted(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 1)
+    (tmp_path / "l.csv").write_text("path,name,a,b,c\nin/cube_000.npy,x,1,2,3\n")
+    table = tmp_path / "t.csv"
+    table.write_text("name,b,day\nx,20,40\n")
+    words = [tmp_path / "l.csv", "--table", table, "--path-columns", r"(?P<c>in)/.*_(?P<day>\d)"]
+    notes = hsipack.convert(*words, out=tmp_path / "out")["notes"]
+    assert [note for note in notes if "is replaced by" in note] == [
+        'the column "c" of a list of inputs is replaced by that of --path-columns',
+        f'the column "b" of a list of inputs is replaced by that of {table}',
+        f'the column "day" of --path-columns is replaced by that of {table}',
+    ]
+
+
 @pytest.mark.parametrize(
     ("ending", "lines"),
     [
@@ -527,6 +557,38 @@ def test_columns_are_changed_by_the_command(hsipack: Hsipack, tmp_path: Path) ->
     assert "FILE" in wrong.stderr
 
 
+def test_a_column_keeps_one_type(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "a", 2)
+    write_cubes(tmp_path / "b", 2, first=2)
+    header = "name,label,grade,code\n"
+    (tmp_path / "a.csv").write_text(header + "cube_000,1,2,x7\ncube_001,2,3,8y\n")
+    (tmp_path / "b.csv").write_text(header + "cube_002,1,unknown,7\ncube_003,1.0,4,8\n")
+    for way in ("append", "merge", "table"):
+        out, other = tmp_path / f"{way}.a", tmp_path / f"{way}.b"
+        hsipack.convert(tmp_path / "a", "--table", tmp_path / "a.csv", out=out)
+        words = [tmp_path / "b", "--table", tmp_path / "b.csv"]
+        if way == "append":
+            done = hsipack.run("convert", *words, "--append", "-o", out, "--json")
+        elif way == "merge":
+            hsipack.convert(*words, out=other)
+            done = hsipack.run("merge", out, other, "-o", tmp_path / "merged", "--json")
+            out = tmp_path / "merged"
+        else:
+            hsipack.run("convert", tmp_path / "b", "--append", "-o", out)
+            done = hsipack.run("table", out, tmp_path / "b.csv", "--json")
+        assert done.returncode == 0, done.stderr
+        notes = json.loads(done.stdout)["notes"]
+        (note,) = [note for note in notes if "the column" in note]
+        place = "other datasets" if way == "merge" else "the dataset"
+        assert f'"grade" has numbers in {place}, but 1 new value is not, such as "unknown"' in note
+        lines = samples(out)
+        assert [line["label"] for line in lines] == [1, 2, 1, 1.0]
+        assert [line["grade"] for line in lines] == [2, 3, "unknown", 4]
+        assert [line["code"] for line in lines] == ["x7", "8y", "7", "8"]
+        info = json.loads(hsipack.run("info", out, "--json").stdout)
+        assert info["labels"] == {"1": 3, "2": 1}
+
+
 def test_datasets_are_merged_by_the_command(hsipack: Hsipack, tmp_path: Path) -> None:
     cubes = [write_cubes(tmp_path / name, 2, first=2 * n) for n, name in enumerate("ab")]
     for name in "ab":
@@ -571,9 +633,9 @@ def test_times_of_parquet_are_written_as_rfc_3339(hsipack: Hsipack, tmp_path: Pa
     columns = {
         unit: pyarrow.array(times, pyarrow.timestamp(unit, tz="UTC")) for unit in ("ms", "us", "ns")
     }
-    columns["local"] = pyarrow.array(
-        [time.replace(tzinfo=None) for time in times], pyarrow.timestamp("ns")
-    )
+    without_zone = [time.replace(tzinfo=None) for time in times]
+    columns["local"] = pyarrow.array(without_zone, pyarrow.timestamp("ns"))
+    columns["local_ms"] = pyarrow.array(without_zone, pyarrow.timestamp("ms"))
     columns["date"] = pyarrow.array([time.date() for time in times], pyarrow.date32())
     columns["of"] = pyarrow.array([{"ns": time} for time in times]).cast(
         pyarrow.struct([("ns", pyarrow.timestamp("ns", tz="UTC"))])
@@ -584,7 +646,9 @@ def test_times_of_parquet_are_written_as_rfc_3339(hsipack: Hsipack, tmp_path: Pa
     out = tmp_path / "out.hsipack"
     hsipack.convert(tmp_path / "in", "--table", tmp_path / "t.parquet", out=out)
     packed = samples(out)
-    for column in ("ms", "us", "ns", "local", "of.ns"):
+    for column in ("ms", "us", "ns", "of.ns"):
         assert [line[column] for line in packed] == texts, column
+    for column in ("local", "local_ms"):
+        assert [line[column] for line in packed] == [text[:-1] for text in texts], column
     assert [line["date"] for line in packed] == ["2020-01-01", "1969-12-31"]
     assert [line["count"] for line in packed] == [1577872800000000000, 1]

@@ -315,6 +315,12 @@ def test_people_get_a_table(hsipack: Hsipack, cubes: Path) -> None:
         assert words in done.stdout
 
 
+def test_axes_of_arrays_are_named(hsipack: Hsipack, tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.random.default_rng(0).random((5, 24, 20), np.float32))
+    report = tune(hsipack, tmp_path / "a.npy", "--quick", "--axes", "byx")
+    assert report["sample"]["shapes"] == ["24x20x5"]
+
+
 def test_what_cannot_be_tuned(hsipack: Hsipack, tmp_path: Path) -> None:
     check_refusal(hsipack.run("tune", tmp_path / "none"), tmp_path / "none")
     (tmp_path / "text.txt").write_text("no cube")

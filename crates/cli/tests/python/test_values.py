@@ -318,7 +318,7 @@ def test_the_greatest_errors_are_told_with_their_bands(hsipack: Hsipack, tmp_pat
     assert (worst["band"], worst["absolute_band"]) == (7, 2)
     text = hsipack.run("convert", tmp_path / "in", "-o", tmp_path / "text").stdout
     assert f"1.00e0 relative, in band 0 (400 nm) of {files[0]}" in text
-    assert f" absolute, in band 2 (420 nm) of {files[0]}" in text
+    assert f" absolute (physical values), in band 2 (420 nm) of {files[0]}" in text
     done = hsipack.run("info", out, "--json")
     told = json.loads(done.stdout)["stacks"][0]["quantisation"]
     assert (told["band"], told["max_abs_band"]) == (6, 1)
@@ -723,3 +723,39 @@ def test_band_names_decide_where_wavelengths_are_missing(hsipack: Hsipack, tmp_p
     assert "blue, green, red" in message
     notes = hsipack.convert(files[0], files[2], out=tmp_path / "out")["notes"]
     assert any("band names differ" in note for note in notes), notes
+
+
+def test_absolute_errors_are_those_of_physical_values(hsipack: Hsipack, tmp_path: Path) -> None:
+    """Each stack has its own scale factor."""
+    small, large = smooth_cube(dtype="float32"), smooth_cube((6, 7, 5), dtype="float32") * 1e6
+    np.save(tmp_path / "small.npy", small)
+    np.save(tmp_path / "large.npy", large)
+    out = tmp_path / "out"
+    words = [tmp_path / "small.npy", tmp_path / "large.npy", "--axes", "yxb", "--scale", "auto"]
+    worst = hsipack.convert(*words, out=out)["worst"]
+    factor = attributes(out, "6x7x5")["scale_factor"]
+    assert factor > 1
+    error = np.abs(read_zarr(out, "6x7x5").astype(np.float64) * factor - large)
+    np.testing.assert_allclose(worst["absolute"], error.max(), rtol=1e-3)
+    assert worst["absolute_file"] == str(tmp_path / "large.npy")
+
+
+def test_estimates_include_masks_targets_and_images(hsipack: Hsipack, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    for number in range(3):
+        np.save(tmp_path / f"c{number}.npy", smooth_cube((64, 48, 4), seed=number))
+        for name, array in {
+            "m": random.integers(0, 255, (64, 48), np.uint8),
+            "t": random.random((64, 48), np.float32),
+            "i": random.random((128, 96, 3), np.float32),
+        }.items():
+            np.save(tmp_path / f"{name}{number}.npy", array)
+    words = [f"{tmp_path}/c?.npy", "--path-columns", r"c(?P<n>\d)\.npy"]
+    for option, name in (("--mask", "m"), ("--target", "t"), ("--image", "i")):
+        words += [option, f"{name}={{dir}}/{name}{{n}}.npy"]
+    done = hsipack.run("convert", *words, "--dry-run", "--json", "-o", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    estimate = json.loads(done.stdout)
+    report = hsipack.convert(*words, out=tmp_path / "out")
+    assert estimate["packed_bytes"] == report["packed_bytes"]
+    assert 0.9 < estimate["stored_bytes"] / report["stored_bytes"] < 1.1

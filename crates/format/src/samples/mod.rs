@@ -270,12 +270,14 @@ impl Samples {
         self.index.name(id)
     }
 
-    /// The sample that `text` refers to: by its id, otherwise by its name. Ids have no leading
-    /// zeros: `0001` is a name.
-    pub fn find(&self, text: &str) -> Option<usize> {
-        let is_id = |id: &usize| *id < self.len() && id.to_string() == text;
-        let by_id = text.parse().ok().filter(is_id);
-        by_id.or_else(|| self.names().position(|name| name == text))
+    /// The sample whose id is `text`. Ids have no leading zeros: `0001` is a name.
+    pub fn by_id(&self, text: &str) -> Option<usize> {
+        text.parse().ok().filter(|id: &usize| *id < self.len() && id.to_string() == text)
+    }
+
+    /// The sample with this name.
+    pub fn by_name(&self, name: &str) -> Option<usize> {
+        self.names().position(|other| other == name)
     }
 
     /// The names of all samples, in order.

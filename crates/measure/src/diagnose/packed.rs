@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use hsipack_format::Opt;
+use hsipack_format::{CubeShape, Opt};
 use hsipack_read::augment::{Device, Frame, Images, Library, Mask, Pipeline, SampleKey};
 use hsipack_read::plan::{Crop, LastBatch};
 use hsipack_read::store::Store;
@@ -322,7 +322,8 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
 
     /// Batches per epoch over the samples that all levels read.
     fn batches(&self, change: &Change) -> usize {
-        self.samples.items / self.loader_options(change).plan.batch_size.max(1)
+        let batch_size = self.loader_options(change).plan.batch_size.max(1);
+        self.samples.items.iter().map(|items| items / batch_size).sum()
     }
 }
 
@@ -377,8 +378,8 @@ fn sizes(dataset: &Dataset, samples: &[usize]) -> (u64, u64) {
 struct Samples {
     /// Their ids.
     ids: Vec<usize>,
-    /// Cubes, or windows in them, per epoch.
-    items: usize,
+    /// Cubes, or windows in them, per epoch, for each shape of items. A batch has one shape.
+    items: Vec<usize>,
 }
 
 impl Samples {
@@ -395,8 +396,18 @@ impl Samples {
         }
         let all: HashMap<usize, u32> =
             samples.iter().copied().zip(counts.iter().copied()).collect();
-        let items = ids.iter().filter_map(|id| all.get(id)).map(|count| *count as usize).sum();
-        Ok(Self { ids, items })
+        let mut items: HashMap<CubeShape, usize> = HashMap::new();
+        for id in &ids {
+            let stack = &dataset.stacks()[dataset.samples().stack(*id)];
+            let shape = stack.image.grid().shape();
+            // Windows have the same size in all cubes.
+            let shape = match options.loader.plan.crop {
+                Crop::Whole => shape,
+                _ => CubeShape::new(0, 0, shape.bands),
+            };
+            *items.entry(shape).or_default() += all.get(id).map_or(0, |count| *count as usize);
+        }
+        Ok(Self { ids, items: items.into_values().collect() })
     }
 }
 
@@ -412,7 +423,7 @@ fn of_samples(options: &PackedOptions, samples: &Samples) -> LoaderOptions {
     }
     options.splits = Vec::new();
     options.end_epoch = None;
-    if samples.items >= options.plan.batch_size {
+    if samples.items.iter().any(|items| *items >= options.plan.batch_size) {
         options.plan.last = LastBatch::Drop;
     }
     options

@@ -20,6 +20,9 @@ pub struct TuneOptions {
     /// Skip files and folders below input folders whose path or name matches this glob (repeatable)
     #[cfg_attr(feature = "clap", arg(long, value_name = "GLOB"))]
     pub exclude: Vec<String>,
+    /// Order of the axes of an array, such as byx [default: what the file says, otherwise yxb]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "AXES"))]
+    pub axes: Option<String>,
     /// Try fewer candidates in fewer rounds: about 10 s instead of a minute
     #[cfg_attr(feature = "clap", arg(long))]
     pub quick: bool,
@@ -56,6 +59,7 @@ impl Default for TuneOptions {
         Self {
             paths: Vec::new(),
             exclude: Vec::new(),
+            axes: None,
             quick: false,
             disk_rate: None,
             step_time: None,

@@ -147,6 +147,7 @@ impl Sample {
     fn of_cubes(options: &TuneOptions, stop: &AtomicBool) -> Result<Self> {
         let mut convert = ConvertOptions::new(options.paths.clone(), "tune");
         convert.exclude = options.exclude.clone();
+        convert.values.axes = options.axes.clone();
         let _inputs = mirror::session();
         let plan = plan::plan(&convert, None, stop).map_err(mirror::error_with_urls)?;
         let budget = Budget { values: options.sample_bytes() / VALUE, cubes: CUBES, blocks: 1 };

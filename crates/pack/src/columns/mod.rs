@@ -10,8 +10,10 @@
 //! |---|---|
 //! | `mod.rs` | options, and the columns that tables and lists give |
 //! | `rewrite.rs` | writes the new state |
+//! | `types.rs` | one type for each column |
 
 mod rewrite;
+mod types;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -23,6 +25,7 @@ use serde_json::{Map, Value};
 
 pub use self::rewrite::Report;
 pub(crate) use self::rewrite::{Changes, change};
+pub(crate) use self::types::ColumnTypes;
 use crate::convert::one_or_several;
 use crate::convert::plan::assign_lists;
 use crate::input::Input;
@@ -97,7 +100,7 @@ pub fn set_columns(
             .with_remedy(remedy!["give a table, or lists with ", Opt::Split]));
     }
     change(&options.dataset, &options.command, options.threads(), progress, &mut |dataset| {
-        let mut changes = Changes::default();
+        let mut changes = Changes { notes: tables.notes.clone(), ..Changes::default() };
         of_tables(dataset, &mut tables, &mut changes)?;
         for member in tables.iter() {
             let unused = member.table.remaining();
@@ -134,6 +137,12 @@ pub fn set_columns(
         if let Some(column) = &options.joins.label_column {
             label(dataset, column, &mut changes)?;
         }
+        let is_kept = |id: usize, column: &str| {
+            !changes.columns.get(&id).is_some_and(|columns| columns.contains_key(column))
+        };
+        let mut types = ColumnTypes::of(dataset, is_kept)?;
+        changes.columns.values_mut().for_each(|columns| types.fit(columns));
+        changes.notes.extend(types.notes("the dataset"));
         Ok(changes)
     })
 }

@@ -97,6 +97,16 @@ impl OldClass {
         }
     }
 
+    /// The class as typed.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Id(id) => id.to_string(),
+            Self::Value(OtherValue(value)) => value.to_string(),
+            Self::Name(name) => name.clone(),
+            Self::Others => "*".to_owned(),
+        }
+    }
+
     fn is_named(&self, name: &str) -> bool {
         matches!(self, Self::Name(listed) if listed == name)
     }

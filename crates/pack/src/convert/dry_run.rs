@@ -11,7 +11,8 @@ use serde::Serialize;
 use super::bad_bands;
 use super::conflicts::output_exists;
 use super::encode::{Encoded, Encoder, OpenCube};
-use super::options::{ConvertOptions, Mode, ValueOptions};
+use super::engine::encode_beside;
+use super::options::{ConvertOptions, Mode, Resources, ValueOptions};
 use super::plan::{self, Pair, Plan, PlannedSample, PlannedStack};
 use super::staging;
 use crate::precision::Information;
@@ -28,7 +29,7 @@ pub struct Estimate {
     pub stacks: Vec<StackEstimate>,
     /// Bytes of the source files.
     pub source_bytes: u64,
-    /// Bytes of the packed values before compression, without masks, targets and further images.
+    /// Bytes of the packed values before compression.
     pub packed_bytes: u64,
     /// Estimated bytes of the shards.
     pub stored_bytes: u64,
@@ -96,7 +97,7 @@ fn dry_run_here(options: &ConvertOptions) -> Result<Estimate> {
         plan::check_append(&options.values, base)?;
     }
     let plan = plan::plan(options, base.as_ref(), &AtomicBool::new(false))?;
-    let slabs = try_slabs(&plan, options.threads)?;
+    let slabs = try_slabs(&plan, options.resources())?;
     let (mut packed, mut stored, mut tried, mut compressed) = (0u64, 0.0, 0u64, 0u64);
     for (number, stack) in plan.stacks.iter().enumerate() {
         let stack_slabs = || slabs.iter().filter(|slab| slab.stack == number);
@@ -104,8 +105,14 @@ fn dry_run_here(options: &ConvertOptions) -> Result<Estimate> {
             (stack_slabs().map(|slab| slab.raw).sum(), stack_slabs().map(|slab| slab.small).sum());
         let bytes =
             (stack.grid.shape().values() * plan.values.dtype().size() * stack.samples.len()) as u64;
-        packed += bytes;
-        stored += bytes as f64 * to as f64 / from.max(1) as f64;
+        let masks = stack.masks.iter().map(|mask| (mask.grid, mask.dtype));
+        let companions = stack.companions.iter().map(|array| (array.grid, array.dtype));
+        let sizes =
+            masks.chain(companions).map(|(grid, dtype)| grid.shape().values() * dtype.size());
+        packed += bytes + (sizes.sum::<usize>() * stack.samples.len()) as u64;
+        let beside: u64 = stack_slabs().map(|slab| slab.beside).sum();
+        stored += bytes as f64 * to as f64 / from.max(1) as f64
+            + beside as f64 * stack.samples.len() as f64 / stack_slabs().count().max(1) as f64;
         tried += from;
         compressed += to;
     }
@@ -155,19 +162,27 @@ struct Slab {
     raw: u64,
     /// Bytes after compression.
     small: u64,
+    /// Bytes of the masks and companions of the cube after compression.
+    beside: u64,
 }
 
 /// Packs a slab of some cubes of every stack.
-fn try_slabs(plan: &Plan, threads: usize) -> Result<Vec<Slab>> {
+fn try_slabs(plan: &Plan, resources: Resources) -> Result<Vec<Slab>> {
     let tried = plan.stacks.iter().enumerate().flat_map(|(number, stack)| {
         let step = stack.samples.len().div_ceil(TRIED).max(1);
         stack.samples.iter().step_by(step).map(move |sample| (number, *sample))
     });
-    let pool = threads::pool(threads, "estimate")?;
+    let pool = threads::pool(resources.threads, "estimate")?;
     pool.in_turn(tried, Encoder::default, |encoder, (number, sample)| {
         let stack = &plan.stacks[number];
         let (raw, small) = try_slab(encoder, &plan.values, &plan.samples[sample], stack)?;
-        Ok(Slab { stack: number, raw, small })
+        let arrays = 0..stack.masks.len() + stack.companions.len();
+        let beside = arrays.map(|array| {
+            let budget = resources.buffer_per_thread();
+            Ok(encode_beside(encoder, plan, sample, array, budget)?.data.len() as u64)
+        });
+        let beside = beside.sum::<Result<u64>>()?;
+        Ok(Slab { stack: number, raw, small, beside })
     })
 }
 

@@ -1,6 +1,6 @@
 //! `--column`: columns whose values are in files, one value or small array for each cube.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::assignment::Assignment;
 use super::named_files;
 use super::options::Unlisted;
 use crate::input::Input;
-use crate::table::{Json, Rows, read_cells, read_json};
+use crate::table::{Conversion, Json, Rows, read_json, read_texts};
 
 /// The most numbers of a value.
 const MAX_NUMBERS: usize = 4096;
@@ -25,12 +25,15 @@ const MAX_RECENT_FILES: usize = 4;
 pub(in crate::convert) struct FileColumns<'a> {
     columns: &'a [Assignment],
     recent: VecDeque<(PathBuf, Option<String>, Arc<Content>)>,
+    /// The conversion of the texts of each column, once all of them are known.
+    conversions: HashMap<String, Conversion>,
 }
 
 /// The content of a file.
 enum Content {
     Json(Json),
-    Table(Rows),
+    /// A table of texts, and whether its numbers may have decimal commas.
+    Table(Rows, bool),
     Text(String),
     /// A list or a single value, and its number of entries.
     List(SmallArray),
@@ -40,7 +43,7 @@ enum Content {
 
 impl<'a> FileColumns<'a> {
     pub fn new(columns: &'a [Assignment]) -> Self {
-        Self { columns, recent: VecDeque::new() }
+        Self { columns, recent: VecDeque::new(), conversions: HashMap::new() }
     }
 
     /// Names of the columns.
@@ -48,8 +51,8 @@ impl<'a> FileColumns<'a> {
         self.columns.iter().map(|column| column.name.as_str())
     }
 
-    /// The columns of the cube in `input`. `None` if a file is missing, and such cubes are left
-    /// out.
+    /// The columns of the cube in `input`, of which [`convert`](Self::convert) converts the texts.
+    /// `None` if a file is missing, and such cubes are left out.
     ///
     /// # Errors
     /// If a file cannot be read, or holds no small value; if it is missing and `missing` says that
@@ -61,7 +64,7 @@ impl<'a> FileColumns<'a> {
             let found = named_files::find(pattern, input, &role)?;
             let value = match found {
                 Some(file) => {
-                    let value = self.value(&file, input);
+                    let value = self.value(name, &file, input);
                     value.map_err(|error| error.within(format_args!("column {name:?}")))?
                 }
                 None => None,
@@ -77,8 +80,20 @@ impl<'a> FileColumns<'a> {
         Ok(Some(columns))
     }
 
-    /// The value in a file; `None` if a JSON file lacks the key.
-    fn value(&mut self, file: &Input, input: &Input) -> Result<Option<Value>> {
+    /// Converts those texts in the columns of all cubes which come from files of text.
+    pub fn convert(&self, inputs: &mut [Input]) {
+        for input in inputs {
+            for (column, conversion) in &self.conversions {
+                for text in input.columns.get_mut(column).into_iter().flat_map(entries_mut) {
+                    let value = text.as_str().and_then(|text| conversion.of(text));
+                    *text = value.map_or_else(|| text.take(), |value| Value::from(&value));
+                }
+            }
+        }
+    }
+
+    /// The value of the column `name` in a file; `None` if a JSON file lacks the key.
+    fn value(&mut self, name: &str, file: &Input, input: &Input) -> Result<Option<Value>> {
         let content = self.content(file)?;
         let fail = |what: String, remedy: &'static str| {
             Err(Error::conflict(what).at(&file.file).with_remedy(remedy))
@@ -90,8 +105,8 @@ impl<'a> FileColumns<'a> {
                 None => return Ok(None),
             },
             (Content::Json(json), None) => Value::from(json),
-            (Content::Table(rows), Some(column)) => column_of(rows, column, &file.file)?,
-            (Content::Table(_), None) => {
+            (Content::Table(rows, _), Some(column)) => column_of(rows, column, &file.file)?,
+            (Content::Table(..), None) => {
                 return fail("it has several columns".to_owned(), "name one as FILE::COLUMN");
             }
             (Content::Text(_), Some(key)) => {
@@ -105,7 +120,21 @@ impl<'a> FileColumns<'a> {
             (Content::Plane(dtype), _) => plane(file, *dtype, input)?,
         };
         check_size(&value).map_err(|error| error.at(&file.file))?;
+        self.note_texts(name, &content, &value);
         Ok(Some(value))
+    }
+
+    /// Notes the texts of a value, which decide what those of the column become.
+    fn note_texts(&mut self, name: &str, content: &Content, value: &Value) {
+        let decimal_comma = match content {
+            Content::Table(_, decimal_comma) => *decimal_comma,
+            Content::Text(_) => false,
+            Content::Json(_) | Content::List(_) | Content::Plane(_) => return,
+        };
+        let conversion = self.conversions.entry(name.to_owned());
+        let conversion = conversion.or_insert_with(|| Conversion::of_column(name, decimal_comma));
+        let entries = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+        entries.iter().filter_map(Value::as_str).for_each(|text| conversion.add(text));
     }
 
     /// The content of a file, which is read once if several cubes need it.
@@ -126,6 +155,14 @@ impl<'a> FileColumns<'a> {
     }
 }
 
+/// The entries of a list, or the single value.
+fn entries_mut(value: &mut Value) -> &mut [Value] {
+    match value {
+        Value::Array(entries) => entries,
+        single => std::slice::from_mut(single),
+    }
+}
+
 fn has_ending(path: &Path, ending: &str) -> bool {
     path.extension().is_some_and(|other| other.eq_ignore_ascii_case(ending))
 }
@@ -136,7 +173,7 @@ fn read(file: &Input) -> Result<Content> {
         return read_json(path).map(Content::Json);
     }
     if has_ending(path, "csv") || has_ending(path, "tsv") {
-        return read_cells(path).map(Content::Table);
+        return read_texts(path).map(|(rows, decimal_comma)| Content::Table(rows, decimal_comma));
     }
     if has_ending(path, "txt") {
         return text(path).map(Content::Text);
@@ -167,7 +204,7 @@ fn text(path: &Path) -> Result<String> {
     })
 }
 
-/// A text as a number, if it is one, and a list if it has several lines.
+/// A text without spaces around it, and a list if it has several lines.
 fn of_text(text: &str) -> Value {
     let lines: Vec<&str> = text
         .trim_start_matches('\u{feff}')
@@ -175,23 +212,10 @@ fn of_text(text: &str) -> Value {
         .map(str::trim)
         .filter(|line| !line.is_empty())
         .collect();
-    let value = |line: &&str| of_word(line);
     match &lines[..] {
         [] => Value::Null,
-        [line] => value(line),
-        lines => lines.iter().map(value).collect(),
-    }
-}
-
-fn of_word(word: &str) -> Value {
-    if let Ok(whole) = word.parse::<i64>() {
-        return whole.into();
-    }
-    match word.parse::<f64>() {
-        Ok(number) if word.contains(|letter: char| letter.is_ascii_digit()) => {
-            Number::from_f64(number).map_or(Value::Null, Value::Number)
-        }
-        _ => word.into(),
+        [line] => (*line).into(),
+        lines => lines.iter().map(|line| Value::from(*line)).collect(),
     }
 }
 
@@ -217,6 +241,14 @@ fn of_list(list: &SmallArray, input: &Input) -> Result<Value> {
                 return Err(too_large(&format!("{} numbers", numbers.len())));
             }
             numbers.iter().map(|value| number(*value, *dtype)).collect()
+        }
+        SmallArray::Integers(whole) => {
+            let entry = entry_of(whole.len(), input)?;
+            let whole = entry.map_or(&whole[..], |entry| &whole[entry..=entry]);
+            if whole.len() > MAX_NUMBERS {
+                return Err(too_large(&format!("{} numbers", whole.len())));
+            }
+            whole.iter().map(|value| integer(*value)).collect()
         }
         SmallArray::Texts(texts) => {
             let entry = entry_of(texts.len(), input)?;
@@ -251,7 +283,11 @@ fn plane(file: &Input, dtype: DType, input: &Input) -> Result<Value> {
     }
     let mut buffer = RowBuffer::new();
     source.read_rows(rows.clone(), &mut buffer)?;
-    let numbers: Vec<Value> = (0..count).map(|at| number(buffer.number(at), dtype)).collect();
+    let numbers: Vec<Value> = match buffer.dtype() {
+        DType::I64 => buffer.as_slice::<i64>().iter().map(|value| integer(*value)).collect(),
+        DType::U64 => buffer.as_slice::<u64>().iter().map(|value| integer(*value)).collect(),
+        _ => (0..count).map(|at| number(buffer.number(at), dtype)).collect(),
+    };
     let lines: Vec<Value> =
         numbers.chunks(shape.columns * shape.bands).map(|line| line.to_vec().into()).collect();
     Ok(match (entry, lines.into_iter().next()) {
@@ -275,6 +311,11 @@ fn number(value: f64, dtype: DType) -> Value {
         DType::F64 => Number::from_f64(value).map_or(Value::Null, Value::Number),
         _ => Value::from(value as i64),
     }
+}
+
+/// An integer of up to 64 bits.
+fn integer(value: impl Into<i128>) -> Value {
+    Number::from_i128(value.into()).map_or(Value::Null, Value::Number)
 }
 
 /// Refuses values that are too large for a column.
@@ -336,17 +377,49 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_numbers_where_they_can_be() {
+    fn texts_have_no_spaces_around_them() {
         for (text, value) in [
-            ("12\n", json!(12)),
-            ("\u{feff} 1.5e3 ", json!(1500.0)),
-            ("ripe", json!("ripe")),
-            ("nan", json!("nan")),
-            ("1\n2.5\n\nx", json!([1, 2.5, "x"])),
+            ("12\n", json!("12")),
+            ("\u{feff} 1.5e3 ", json!("1.5e3")),
+            ("1\n2.5\n\nx", json!(["1", "2.5", "x"])),
             ("", json!(null)),
         ] {
             assert_eq!(of_text(text), value, "{text:?}");
         }
+    }
+
+    /// The column `name` of cubes with these files of text.
+    fn columns(name: &str, texts: &[&str]) -> Value {
+        let folder = tempfile::tempdir().unwrap();
+        let inputs = texts.iter().enumerate().map(|(number, text)| {
+            std::fs::write(folder.path().join(format!("{number}.txt")), text).unwrap();
+            Input::parse(&folder.path().join(format!("{number}.npy")).to_string_lossy())
+        });
+        let mut inputs: Vec<Input> = inputs.collect();
+        let columns = [format!("{name}={{dir}}/{{stem}}.txt").parse().unwrap()];
+        let mut files = FileColumns::new(&columns);
+        for input in &mut inputs {
+            input.columns = files.read(input, Unlisted::Error).unwrap().unwrap();
+        }
+        files.convert(&mut inputs);
+        inputs.iter().map(|input| input.columns[name].clone()).collect()
+    }
+
+    #[test]
+    fn a_column_of_texts_has_one_type() {
+        for (texts, values) in [
+            (&["12", "-3"][..], json!([12, -3])),
+            (&["1.5e3", "2\n3"], json!([1500.0, [2.0, 3.0]])),
+            (&["ripe", "1"], json!(["ripe", "1"])),
+            (&["12E4", "12F4"], json!(["12E4", "12F4"])),
+            (&["007", "07", "7"], json!(["007", "07", "7"])),
+            (&["12,5", "13.5"], json!(["12,5", "13.5"])),
+            (&["1e999", "nan"], json!(["1e999", "nan"])),
+            (&["12345678901234567890", "1"], json!(["12345678901234567890", "1"])),
+        ] {
+            assert_eq!(columns("x", texts), values);
+        }
+        assert_eq!(columns("group", &["7", "8"]), json!(["7", "8"]));
     }
 
     #[test]

@@ -154,7 +154,7 @@ pub struct WorstError {
     pub wavelength: Option<f64>,
     /// Greatest |packed − value| / |value|.
     pub relative: f64,
-    /// Greatest |packed − value|, in stored units.
+    /// Greatest |packed − value| of physical values.
     pub absolute: f64,
     /// The input with the greatest absolute error.
     pub absolute_file: String,
@@ -582,9 +582,14 @@ fn rewritten(plan: &Plan, base: &Dataset) -> u64 {
 
 /// The greatest errors of all samples.
 fn worst(plan: &Plan, outcome: &Outcome) -> Option<WorstError> {
-    let greatest = |error: fn(&SampleRecord) -> (usize, f64)| {
+    // Physical values are stored ones times the scale factor.
+    let physical = |sample: &PlannedSample, record: &SampleRecord| {
+        let (band, error) = record.absolute;
+        (band, error * plan.stacks[sample.stack].scale.abs())
+    };
+    let greatest = |error: &dyn Fn(&PlannedSample, &SampleRecord) -> (usize, f64)| {
         let all = plan.samples.iter().zip(&outcome.samples);
-        let all = all.map(|(sample, record)| (sample, error(record)));
+        let all = all.map(|(sample, record)| (sample, error(sample, record)));
         all.reduce(|worst, next| if next.1.1 > worst.1.1 { next } else { worst })
     };
     let location = |(sample, (band, _)): (&PlannedSample, (usize, f64))| {
@@ -592,8 +597,8 @@ fn worst(plan: &Plan, outcome: &Outcome) -> Option<WorstError> {
         let band = sample.description.bands.as_ref().map_or(band, |bands| bands[band]);
         (sample.input.text(), band, wavelength)
     };
-    let relative = greatest(|record| record.relative)?;
-    let absolute = greatest(|record| record.absolute)?;
+    let relative = greatest(&|_, record| record.relative)?;
+    let absolute = greatest(&physical)?;
     let (file, band, wavelength) = location(relative);
     let (absolute_file, absolute_band, absolute_wavelength) = location(absolute);
     Some(WorstError {

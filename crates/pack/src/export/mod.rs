@@ -48,7 +48,8 @@ use raster::Raster;
 pub struct ExportOptions {
     /// A packed dataset: a folder, or its URL
     pub dataset: PathBuf,
-    /// Sample of a dataset to export: its id, counted from 0, or its name
+    /// Sample of a dataset to export: its id, counted from 0, or its name. If it may be both, write
+    /// id:3 or name:3
     #[cfg_attr(feature = "clap", arg(long, value_name = "N|NAME"))]
     pub sample: String,
     /// The file to write
@@ -107,7 +108,8 @@ pub fn export(options: &ExportOptions) -> Result<Exported> {
     let files = files(&options.output, kind);
     output::check_absent(&files, options.force)?;
     let dataset = Dataset::open(&options.dataset)?;
-    let sample = target::find_sample(&dataset, &options.sample)?;
+    let id = target::find_sample(dataset.samples(), dataset.path(), &options.sample)?;
+    let sample = dataset.samples().get(id)?;
     let raster = Raster::of_sample(&dataset, &sample, options.mask.as_deref())?;
     let (dtype, scaling, notes) = write(kind, &raster, &files)?;
     let shape = raster.shape;

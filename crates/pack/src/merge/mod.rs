@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 
 use self::shards::Shards;
 use self::stacks::MergedStack;
+use crate::columns::ColumnTypes;
 use crate::convert::metadata::{self, Metadata};
 use crate::convert::output_exists;
 use crate::convert::staging::{self, Claim, Staging};
@@ -118,7 +119,7 @@ pub fn merge(options: &MergeOptions, progress: &Progress) -> Result<Report> {
     let datasets = options.datasets.iter().map(Dataset::open).collect::<Result<Vec<_>>>()?;
     let mut notes = Vec::new();
     let stacks = stacks::merged(&datasets, options, &mut notes)?;
-    let samples = samples(&datasets, options)?;
+    let samples = samples(&datasets, options, &mut notes)?;
     let folder = staging::parent(output);
     if !folder.is_dir() {
         return Err(Error::conflict("the folder for the output does not exist")
@@ -163,7 +164,12 @@ fn title(path: &Path) -> String {
 }
 
 /// All samples, with their new ids and positions.
-fn samples(datasets: &[Dataset], options: &MergeOptions) -> Result<Vec<Sample>> {
+fn samples(
+    datasets: &[Dataset],
+    options: &MergeOptions,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Sample>> {
+    let mut types = ColumnTypes::default();
     let mut all: Vec<Sample> = Vec::new();
     let mut names = HashSet::new();
     let mut ends: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
@@ -193,6 +199,10 @@ fn samples(datasets: &[Dataset], options: &MergeOptions) -> Result<Vec<Sample>> 
                         ]
                     }));
             }
+            types.fit(&mut sample.columns);
+            if let Some(label) = &mut sample.label {
+                types.fit_value("label", label);
+            }
             sample.id = all.len();
             sample.index += ends.get(&sample.stack).copied().unwrap_or(0);
             if let Some(column) = &options.column {
@@ -205,6 +215,8 @@ fn samples(datasets: &[Dataset], options: &MergeOptions) -> Result<Vec<Sample>> 
             }
             all.push(sample);
         }
+        notes.extend(types.notes("other datasets").iter().map(|note| format!("{title}: {note}")));
+        types.extend(ColumnTypes::of(dataset, |_, _| true)?);
         for stack in dataset.stacks() {
             *ends.entry(stack.name.clone()).or_default() += stack.image.len();
         }

@@ -8,11 +8,12 @@ use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
 
 use super::MergeOptions;
-use crate::convert::plan::{MAX_SPLITS, PlannedMask, PlannedStack, values_of};
+use crate::convert::plan::{MAX_SPLITS, PlannedMask, PlannedStack, difference_notes, recipe_of};
 use crate::convert::stats::StackStats;
 use crate::convert::{
     KeepBits, PackedType, PlannedCompanion, ValueOptions, classes, masks, shared_geo,
 };
+use crate::validate::recipe::Recipe;
 
 /// A stack of the merged dataset.
 pub(super) struct MergedStack {
@@ -78,22 +79,18 @@ pub(super) fn merged(
         .collect()
 }
 
-/// Refuses datasets whose values mean different things, and notes those in which missing values
-/// became something else.
+/// Refuses datasets whose values mean different things, and notes other differences of options.
 fn check_meaning(datasets: &[Dataset], notes: &mut Vec<String>) -> Result<()> {
-    let values = datasets.iter().filter_map(|dataset| Some((dataset, values_of(dataset)?)));
-    let values: Vec<(&Dataset, ValueOptions)> = values.collect();
-    let Some(((first, ours), others)) = values.split_first() else { return Ok(()) };
-    for (dataset, theirs) in others {
-        if theirs.fill != ours.fill {
-            notes.push(format!(
-                "missing values are {} in {}, but {} in {}",
-                theirs.fill,
-                dataset.path().display(),
-                ours.fill,
-                first.path().display()
-            ));
-        }
+    let recipes = datasets.iter().filter_map(|dataset| Some((dataset, recipe_of(dataset)?)));
+    let recipes: Vec<(&Dataset, Recipe)> = recipes.collect();
+    let Some(((first, of_first), others)) = recipes.split_first() else { return Ok(()) };
+    let mut stacks = datasets.iter().flat_map(Dataset::stacks);
+    let has_wavelengths = stacks.all(|stack| stack.wavelength.is_some());
+    for (dataset, recipe) in others {
+        let [words, of] = [("the cubes of", dataset), ("those of", first)]
+            .map(|(words, dataset)| format!("{words} {}", dataset.path().display()));
+        notes.extend(difference_notes([recipe, of_first], [&words, &of], has_wavelengths));
+        let (ours, theirs) = (&of_first.values, &recipe.values);
         let what = if theirs.normalize != ours.normalize {
             format!("normalisation {}, but those of {{}} with {}", theirs.normalize, ours.normalize)
         } else if theirs.raw_values != ours.raw_values {

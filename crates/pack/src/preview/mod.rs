@@ -24,7 +24,7 @@ mod gather;
 mod page;
 pub mod palette;
 pub mod pictures;
-mod sampling;
+pub(crate) mod sampling;
 mod stretch;
 mod text;
 
@@ -78,7 +78,8 @@ pub struct PreviewOptions {
     /// Picture to write (.png); an earlier preview of that name is replaced
     #[cfg_attr(feature = "clap", arg(short, long, value_name = "PNG"))]
     pub output: PathBuf,
-    /// Sample of a dataset to draw: its id, counted from 0, or its name
+    /// Sample of a dataset to draw: its id, counted from 0, or its name. If it may be both, write
+    /// id:3 or name:3
     /// [default: a contact sheet of up to 12 samples]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N|NAME"))]
     pub sample: Option<String>,
@@ -164,7 +165,10 @@ fn preview_dataset(options: &PreviewOptions, dataset: &Dataset) -> Result<Previe
         .with_remedy(remedy!["name a mask of the dataset with ", Opt::Masks]));
     }
     let sample = match (&options.sample, dataset.samples().len()) {
-        (Some(text), _) => target::find_sample(dataset, text)?,
+        (Some(text), _) => {
+            let id = target::find_sample(dataset.samples(), dataset.path(), text)?;
+            dataset.samples().get(id)?
+        }
         (None, 1) => dataset.samples().get(0)?,
         (None, 0) => return Err(Error::damaged("the dataset has no samples").at(dataset.path())),
         (None, _) => return draw_sheet(options, dataset),

@@ -1,6 +1,7 @@
 //! Tables of text: cells between commas, semicolons or tabs.
 
 use hsipack_format::{Error, Result, text};
+use hsipack_source::SpectraTable;
 use serde_json::Number;
 
 use super::json::{Json, MAX_VALUES};
@@ -9,14 +10,23 @@ use super::rows::Rows;
 /// Reads a table with a header. Of commas, semicolons and tabs, cells are between the one that the
 /// header has most often, or that a line `sep=;` before it states.
 ///
-/// If every cell of a column is a whole number, or a number, the column becomes numbers, unless
-/// digits of long whole numbers would be lost, which are ids. In tables
-/// with semicolons, numbers may have decimal commas. `True` and `False` become booleans, and empty
-/// cells null.
+/// Cells are converted as by [`Conversion`], and empty cells become null. In tables with
+/// semicolons, numbers may have decimal commas.
 ///
 /// # Errors
 /// If it is not a table of text with a header, has a column twice, or has too many cells.
 pub(crate) fn read(text: &str) -> Result<Rows> {
+    let (mut rows, decimal_comma) = read_texts(text)?;
+    convert(&mut rows, decimal_comma);
+    Ok(rows)
+}
+
+/// As [`read`], but all cells are texts or null. Also returns whether numbers may have decimal
+/// commas.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_texts(text: &str) -> Result<(Rows, bool)> {
     let fail = |error: csv::Error| {
         let line = |position: Option<csv::Position>| {
             position.map_or_else(String::new, |position| format!("line {}: ", position.line()))
@@ -36,10 +46,11 @@ pub(crate) fn read(text: &str) -> Result<Rows> {
     let mut reader = builder.trim(csv::Trim::All).delimiter(delimiter).from_reader(text.as_bytes());
     let header: Vec<String> = reader.headers().map_err(fail)?.iter().map(str::to_owned).collect();
     let columns: Vec<(usize, &str)> = header.iter().map(String::as_str).enumerate().collect();
-    rows_of(&mut reader, &columns, delimiter).map_err(|error| match error {
+    let rows = rows_of(&mut reader, &columns).map_err(|error| match error {
         Failure::Csv(error) => fail(error),
         Failure::Table(error) => error,
-    })
+    })?;
+    Ok((rows, delimiter == b';'))
 }
 
 /// The rows of some columns of a table, by number and name, converted as by [`read`].
@@ -54,10 +65,12 @@ pub(crate) fn read_columns(
 ) -> Result<Rows> {
     let mut builder = csv::ReaderBuilder::new();
     let mut reader = builder.trim(csv::Trim::All).delimiter(delimiter).from_reader(text);
-    rows_of(&mut reader, columns, delimiter).map_err(|error| match error {
+    let mut rows = rows_of(&mut reader, columns).map_err(|error| match error {
         Failure::Csv(error) => Error::malformed(format!("not a CSV: {error}")),
         Failure::Table(error) => error,
-    })
+    })?;
+    convert(&mut rows, delimiter == b';');
+    Ok(rows)
 }
 
 enum Failure {
@@ -68,7 +81,6 @@ enum Failure {
 fn rows_of<R: std::io::Read>(
     reader: &mut csv::Reader<R>,
     columns: &[(usize, &str)],
-    delimiter: u8,
 ) -> std::result::Result<Rows, Failure> {
     let mut rows = Rows::new("row", 2);
     let ids = columns.iter().map(|(_, column)| rows.column(column));
@@ -89,38 +101,72 @@ fn rows_of<R: std::io::Read>(
         });
         rows.push(cells.collect()).map_err(Failure::Table)?;
     }
-    convert(&mut rows, delimiter == b';');
     Ok(rows)
 }
 
-/// Converts the cells of each column to booleans, whole numbers or numbers, if all of them can be
-/// converted. 0 and 1 are numbers.
+/// Converts the cells of each column.
 fn convert(rows: &mut Rows, decimal_comma: bool) {
-    let any_number = if decimal_comma { number_with_comma } else { number };
-    let kinds = [boolean, whole, any_number];
-    // The kinds that all cells of a column can be converted to.
-    let mut possible: Vec<[bool; 3]> = rows.columns().map(is_converted).map(|is| [is; 3]).collect();
+    let conversion = |column: &str| Conversion::of_column(column, decimal_comma);
+    let mut columns: Vec<Conversion> = rows.columns().map(conversion).collect();
     for (column, cell) in rows.cells() {
-        let Json::Text(text) = cell else { continue };
-        for (is_possible, to) in possible[*column as usize].iter_mut().zip(kinds) {
-            *is_possible = *is_possible && to(text).is_some();
+        if let Json::Text(text) = cell {
+            columns[*column as usize].add(text);
         }
     }
     for (column, cell) in rows.cells_mut() {
-        let kind = possible[*column as usize].iter().position(|is_possible| *is_possible);
-        if let (Json::Text(text), Some(kind)) = (&*cell, kind) {
-            *cell = kinds[kind](text).unwrap_or(Json::Null);
+        if let Json::Text(text) = &*cell
+            && let Some(value) = columns[*column as usize].of(text)
+        {
+            *cell = value;
+        }
+    }
+}
+
+/// Converts the texts of a column to booleans, whole numbers or numbers, if all of them can be
+/// converted. 0 and 1 are numbers, and `NA` between numbers is null. Long whole numbers that would
+/// lose digits are ids, and stay texts. Names, paths, groups and splits stay texts.
+#[derive(Clone, Debug)]
+pub(crate) struct Conversion {
+    /// Kinds that all texts so far can be converted to, except `NA`.
+    possible: [bool; KINDS.len()],
+    /// Whether there are such texts.
+    is_any: bool,
+}
+
+type Kind = fn(&str) -> Option<Json>;
+const KINDS: [Kind; 4] = [boolean, whole, number, number_with_comma];
+
+impl Conversion {
+    /// That of a column without texts.
+    pub fn of_column(column: &str, decimal_comma: bool) -> Self {
+        let is_converted = !["name", "path", "group", "split"].contains(&column);
+        let possible = [is_converted, is_converted, is_converted, is_converted && decimal_comma];
+        Self { possible, is_any: false }
+    }
+
+    /// Notes a text of the column.
+    pub fn add(&mut self, text: &str) {
+        if SpectraTable::MISSING.contains(&text) {
+            return;
+        }
+        self.is_any = true;
+        for (is_possible, kind) in self.possible.iter_mut().zip(KINDS) {
+            *is_possible = *is_possible && kind(text).is_some();
+        }
+    }
+
+    /// The value of a text of the column; `None` if it stays a text.
+    pub fn of(&self, text: &str) -> Option<Json> {
+        let kind = self.possible.iter().position(|is_possible| *is_possible && self.is_any)?;
+        match SpectraTable::MISSING.contains(&text) {
+            true => Some(Json::Null),
+            false => KINDS[kind](text),
         }
     }
 }
 
 /// The most digits of which every whole number is a double-precision number.
 const MAX_DIGITS: usize = 15;
-
-/// Whether numbers in a column become numbers.
-fn is_converted(column: &str) -> bool {
-    !["name", "path", "group", "split"].contains(&column)
-}
 
 fn boolean(cell: &str) -> Option<Json> {
     match cell {
@@ -140,8 +186,15 @@ fn whole(cell: &str) -> Option<Json> {
     Some(Json::Number(value.into()))
 }
 
+/// The number that a text is.
+pub(crate) fn number_of(text: &str) -> Option<Json> {
+    whole(text).or_else(|| number(text))
+}
+
+/// A number with a decimal comma. A column that also has points is none: they may be between
+/// thousands.
 fn number_with_comma(cell: &str) -> Option<Json> {
-    number(&cell.replacen(',', ".", 1))
+    number(&cell.replacen(',', ".", 1)).filter(|_| !cell.contains('.'))
 }
 
 fn number(cell: &str) -> Option<Json> {

@@ -40,6 +40,7 @@ pub use self::lists::{NameList, SplitList, read as read_lists};
 pub use self::options::TableOptions;
 pub use self::tables::{Member, Tables};
 
+pub(crate) use self::csv::{Conversion, number_of};
 pub(crate) use self::json::Json;
 pub(crate) use self::rows::Rows;
 #[cfg(not(feature = "parquet"))]
@@ -251,17 +252,26 @@ impl File {
     }
 
     /// Adds the rows of another table to those of this file. Samples are identified by
-    /// `identifier`.
+    /// `identifier`. Returns a note if a row has none.
     fn join(
         &self,
         rows: &mut Rows,
         join: &Assignment,
         other: &Joined,
         identifier: &str,
-    ) -> Result<()> {
+    ) -> Result<Option<String>> {
         let columns = [other.column.as_str(), join.value.as_str()];
         let added = rows.join(&other.rows, &other.title, columns, identifier == "name");
-        at(&self.path, added).map_err(|error| error.within(join))
+        let missing = at(&self.path, added).map_err(|error| error.within(join))?;
+        Ok(missing.map(|(count, text)| {
+            let (rows, have) = if count == 1 { ("row", "has") } else { ("rows", "have") };
+            format!(
+                "{}: {count} {rows} {have} no row of {} to join, such as that with {} {text}",
+                self.path.display(),
+                other.title,
+                join.value
+            )
+        }))
     }
 }
 
@@ -293,6 +303,15 @@ pub(crate) fn read_json(path: &Path) -> Result<Json> {
 /// If it cannot be read, is no table, or is too large.
 pub(crate) fn read_cells(path: &Path) -> Result<Rows> {
     at(path, text::decode(bytes(path)?).and_then(|text| csv::read(&text)))
+}
+
+/// As [`read_cells`], but all cells are texts or null. Also returns whether numbers may have
+/// decimal commas.
+///
+/// # Errors
+/// As [`read_cells`].
+pub(crate) fn read_texts(path: &Path) -> Result<(Rows, bool)> {
+    at(path, text::decode(bytes(path)?).and_then(|text| csv::read_texts(&text)))
 }
 
 /// Reads a list of inputs: a CSV with a `path` column. Relative paths are relative to the CSV's
@@ -394,6 +413,26 @@ mod tests {
         assert_eq!(table.remaining(), ["b,c"]);
         let row = Value::Object(table.row("b,c").unwrap());
         assert_eq!(row, serde_json::json!({"label": 4, "age": 2.0, "group": "8", "code": null}));
+    }
+
+    #[test]
+    fn missing_numbers_are_null() {
+        let text = "name,a,b\nx,1.5,NA\ny,NA,ripe\n";
+        let mut table = Table::read(write(text).path(), "name").unwrap();
+        let y = Value::Object(table.row("y").unwrap());
+        assert_eq!(y, serde_json::json!({"a": null, "b": "ripe"}));
+        let x = Value::Object(table.row("x").unwrap());
+        assert_eq!(x, serde_json::json!({"a": 1.5, "b": "NA"}));
+    }
+
+    #[test]
+    fn a_column_has_decimal_commas_or_points() {
+        let text = "name;a;b;c\nx;1,5;1,5;1.5\ny;3;1.234;2\n";
+        let mut table = Table::read(write(text).path(), "name").unwrap();
+        let x = Value::Object(table.row("x").unwrap());
+        assert_eq!(x, serde_json::json!({"a": 1.5, "b": "1,5", "c": 1.5}));
+        let y = Value::Object(table.row("y").unwrap());
+        assert_eq!(y, serde_json::json!({"a": 3.0, "b": "1.234", "c": 2.0}));
     }
 
     #[test]

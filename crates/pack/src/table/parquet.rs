@@ -52,20 +52,14 @@ fn rows(bytes: Vec<u8>) -> Result<Rows> {
             return Err(damaged(format!("column {} has an impossible size", column.column_path())));
         }
     }
-    // The library gives these times as plain integers.
-    let is_nanos = |column: &ColumnDescPtr| match column.logical_type_ref() {
-        Some(LogicalType::Timestamp(time)) => matches!(time.unit, TimeUnit::NANOS),
-        _ => false,
-    };
-    let columns = metadata.file_metadata().schema_descr().columns().iter();
-    let nanos: Vec<String> =
-        columns.filter(|column| is_nanos(column)).map(|column| column.path().string()).collect();
+    let times = metadata.file_metadata().schema_descr().columns().iter().filter_map(TimeColumn::of);
+    let times: Vec<TimeColumn> = times.collect();
     let mut rows = Rows::new("row", 1);
     let mut values = 0;
     for row in reader.get_row_iter(None).map_err(damaged)? {
         let row = row.map_err(damaged)?;
         let mut cells = Vec::new();
-        flatten(&row, "", &nanos, &mut rows, &mut cells)?;
+        flatten(&row, "", &times, &mut rows, &mut cells)?;
         values += cells.iter().map(|(_, value)| count(value)).sum::<usize>();
         if values > MAX_VALUES {
             return Err(Error::unsupported(format!("the table has more than {MAX_VALUES} values"))
@@ -76,27 +70,57 @@ fn rows(bytes: Vec<u8>) -> Result<Rows> {
     Ok(rows)
 }
 
-/// Adds the values of a row to `cells`. `nanos` are the paths of columns of times in nanoseconds.
+/// A column of times.
+struct TimeColumn {
+    path: String,
+    form: TimeForm,
+}
+
+/// The form of times.
+#[derive(Clone, Copy, Default)]
+struct TimeForm {
+    /// Whether they are nanoseconds, which the library gives as plain integers.
+    is_nanos: bool,
+    /// Whether they are in no particular zone.
+    is_local: bool,
+}
+
+impl TimeColumn {
+    /// `None` if the column has no times.
+    fn of(column: &ColumnDescPtr) -> Option<Self> {
+        let Some(LogicalType::Timestamp(time)) = column.logical_type_ref() else { return None };
+        let form = TimeForm {
+            is_nanos: matches!(time.unit, TimeUnit::NANOS),
+            is_local: !time.is_adjusted_to_u_t_c,
+        };
+        Some(Self { path: column.path().string(), form })
+    }
+
+    /// Whether it belongs to a field. A list has its name, and then the names of parts.
+    fn is_of(&self, field: &str) -> bool {
+        let parts = self.path.strip_prefix(field);
+        parts.is_some_and(|parts| parts.is_empty() || parts.starts_with('.'))
+    }
+}
+
+/// Adds the values of a row to `cells`.
 fn flatten(
     row: &Row,
     prefix: &str,
-    nanos: &[String],
+    times: &[TimeColumn],
     rows: &mut Rows,
     cells: &mut Vec<Cell>,
 ) -> Result<()> {
     for (name, field) in row.get_column_iter() {
         let name = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
         match field {
-            Field::Group(group) => flatten(group, &name, nanos, rows, cells)?,
+            Field::Group(group) => flatten(group, &name, times, rows, cells)?,
             // The index that pandas writes says nothing about samples.
             _ if name == "__index_level_0__" => {}
             field => {
-                // A list has its name, and then the names of parts.
-                let is_of = |path: &String| {
-                    path.strip_prefix(&name)
-                        .is_some_and(|parts| parts.is_empty() || parts.starts_with('.'))
-                };
-                cells.push((rows.column(&name)?, json(field, nanos.iter().any(is_of))));
+                let time = times.iter().find(|time| time.is_of(&name));
+                let form = time.map(|time| time.form).unwrap_or_default();
+                cells.push((rows.column(&name)?, json(field, form)));
             }
         }
     }
@@ -111,12 +135,13 @@ fn count(value: &Json) -> usize {
     }
 }
 
-/// A value of a table; `nanos` says that whole numbers are times in nanoseconds.
-fn json(field: &Field, nanos: bool) -> Json {
+/// A value of a table, whose times have this form.
+fn json(field: &Field, form: TimeForm) -> Json {
     let whole = |value: i64| Json::Number(value.into());
     let time = |count: i64, per_second: i64| {
         let (seconds, fraction) = (count.div_euclid(per_second), count.rem_euclid(per_second));
-        Json::Text(utc::time(seconds, (fraction * (1_000_000_000 / per_second)) as u32).into())
+        let text = utc::time(seconds, (fraction * (1_000_000_000 / per_second)) as u32);
+        Json::Text(if form.is_local { text.trim_end_matches('Z') } else { &text }.into())
     };
     let real = |value: f64| Number::from_f64(value).map_or(Json::Null, Json::Number);
     match field {
@@ -125,7 +150,7 @@ fn json(field: &Field, nanos: bool) -> Json {
         Field::Byte(value) => whole((*value).into()),
         Field::Short(value) => whole((*value).into()),
         Field::Int(value) => whole((*value).into()),
-        Field::Long(value) if nanos => time(*value, 1_000_000_000),
+        Field::Long(value) if form.is_nanos => time(*value, 1_000_000_000),
         Field::TimestampMicros(value) => time(*value, 1_000_000),
         Field::TimestampMillis(value) => time(*value, 1000),
         Field::Date(days) => Json::Text(utc::date((*days).into()).into()),
@@ -143,7 +168,7 @@ fn json(field: &Field, nanos: bool) -> Json {
             Err(_) => Json::Null,
         },
         Field::ListInternal(list) => {
-            let elements = list.elements().iter().map(|element| json(element, nanos));
+            let elements = list.elements().iter().map(|element| json(element, form));
             elements.collect::<Vec<_>>().into()
         }
         // Times of day and decimal numbers, as the library writes them.

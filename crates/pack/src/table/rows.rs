@@ -194,18 +194,19 @@ impl Rows {
 
     /// Adds the cells of the row of `other`, named `title`, whose column `theirs` has the same text
     /// as the column `ours` of a row. If both tables have a column, that of `other` is named
-    /// `TITLE.COLUMN`; so is a column `name`, unless `needs_name`.
+    /// `TITLE.COLUMN`; so is a column `name`, unless `needs_name`. Returns the number of rows that
+    /// have a text, but no row of `other`, and the first such text.
     ///
     /// # Errors
-    /// If a column does not exist, a new name exists already, or two rows of `other` have the same
-    /// text.
+    /// If a column does not exist, a new name exists already, two rows of `other` have the same
+    /// text, or no row has a row of `other`.
     pub fn join(
         &mut self,
         other: &Rows,
         title: &str,
         [theirs, ours]: [&str; 2],
         needs_name: bool,
-    ) -> Result<()> {
+    ) -> Result<Option<(usize, String)>> {
         let without =
             |rows: &Rows, name| rows.no_column(name).with_remedy("give a column of the table");
         let column = self.id(ours).ok_or_else(|| without(self, ours))?;
@@ -227,16 +228,29 @@ impl Rows {
             }
         });
         let ids: Vec<u32> = ids.collect::<Result<_>>()?;
+        let mut missing: Option<(usize, String)> = None;
+        let mut joined = 0;
         for row in 0..self.len() {
-            let text = self.get(row, column).and_then(Json::text);
-            let Some(found) = text.and_then(|text| by_text.get(&*text)) else { continue };
+            let Some(text) = self.get(row, column).and_then(Json::text) else { continue };
+            let Some(found) = by_text.get(&*text) else {
+                missing.get_or_insert_with(|| (0, text.into_owned())).0 += 1;
+                continue;
+            };
+            joined += 1;
             let new = other.rows[*found].iter();
             let new = new.map(|(id, value)| (ids[*id as usize], value.clone()));
             let mut cells = std::mem::take(&mut self.rows[row]).into_vec();
             cells.extend(new);
             self.rows[row] = cells.into();
         }
-        Ok(())
+        match &missing {
+            Some((_, text)) if joined == 0 => Err(Error::conflict(format!(
+                "no row of {title} belongs to a row of the table: {theirs} is such as {:?}, {ours} such as {text:?}",
+                by_text.keys().min().map_or("", String::as_str)
+            ))
+            .with_remedy("give columns that have the same values")),
+            _ => Ok(missing),
+        }
     }
 }
 
@@ -283,6 +297,12 @@ mod tests {
         assert_eq!(maps[0], json!({"id": 1, "a": 5, "of": 1, "b": 9}));
         assert_eq!(maps[1], json!({"id": 2, "of": 2, "other.id": 7, "b": 8}));
         assert_eq!(maps[2], json!({"a": 6}));
+        let mut some = rows(&[&[("id", 1)], &[("id", 3)], &[("id", 4)], &[("a", 6)]]);
+        let missing = some.join(&other, "other", ["of", "id"], false).unwrap();
+        assert_eq!(missing, Some((2, "3".to_owned())));
+        let mut none = rows(&[&[("id", 5)], &[("id", 6)]]);
+        let error = none.join(&other, "other", ["of", "id"], false).unwrap_err().to_string();
+        assert!(error.contains("of is such as \"1\", id such as \"5\""), "{error}");
         let twice = rows(&[&[("of", 2)], &[("of", 2)]]);
         let error = main.join(&twice, "other", ["of", "id"], false).unwrap_err().to_string();
         assert!(error.contains("other: the table names 2 twice: row 1 and row 2"), "{error}");

@@ -20,6 +20,8 @@ const NAME: &str = "{name}";
 #[derive(Debug, Default)]
 pub struct Tables {
     members: Vec<Member>,
+    /// Notes about rows that no other table's row is joined to.
+    pub notes: Vec<String>,
 }
 
 /// One of several tables.
@@ -45,9 +47,11 @@ impl Tables {
         for (number, file) in opened.iter().enumerate() {
             rows.push(file.rows(options.key_column(number))?);
         }
+        let mut notes = Vec::new();
         for join in &options.table_join {
             let (owner, joined) = owner(join, &opened, &rows, options)?;
-            opened[owner].join(&mut rows[owner], join, &joined, options.key_column(owner))?;
+            let identifier = options.key_column(owner);
+            notes.extend(opened[owner].join(&mut rows[owner], join, &joined, identifier)?);
         }
         let mut members = Vec::with_capacity(files.len());
         for (number, (file, mut rows)) in opened.iter().zip(rows).enumerate() {
@@ -62,7 +66,7 @@ impl Tables {
                 pattern: options.key(number).map_or(NAME, |key| &key.value).to_owned(),
             });
         }
-        let tables = Self { members };
+        let tables = Self { members, notes };
         tables.check_columns()?;
         Ok(tables)
     }
@@ -75,7 +79,10 @@ impl Tables {
         options.check(1)?;
         let table = Table::of_json(text, options.key_column(0))?;
         let pattern = options.key(0).map_or(NAME, |key| &key.value).to_owned();
-        Ok(Self { members: vec![Member { file: PathBuf::new(), table, pattern }] })
+        Ok(Self {
+            members: vec![Member { file: PathBuf::new(), table, pattern }],
+            notes: Vec::new(),
+        })
     }
 
     /// Whether there are no tables.
@@ -228,7 +235,7 @@ mod tests {
     /// Tables in files of these names, and the options.
     fn read(files: &[(&str, &str)], keys: &[&str], joins: &[&str]) -> Result<Tables> {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("more.csv"), "id,age\n1,30\n2,40\n").unwrap();
+        std::fs::write(folder.path().join("more.csv"), "id,age\n1,30\n2,40\noak,50\n").unwrap();
         let mut paths = Vec::new();
         for (name, text) in files {
             let path = folder.path().join(name.split("::").next().unwrap());

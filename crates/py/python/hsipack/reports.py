@@ -21,7 +21,7 @@ class WorstError:
         band: the band in that file.
         wavelength: wavelength of that band in nm, or None.
         relative: largest \\|packed - value\\| / \\|value\\|.
-        absolute: largest \\|packed - value\\|, in stored units.
+        absolute: largest \\|packed - value\\| of physical values.
         absolute_file: the input with the largest absolute error.
         absolute_band: the band in that file.
         absolute_wavelength: wavelength of that band in nm, or None.
@@ -144,8 +144,7 @@ class Estimate:
         cubes: number of cubes that would be packed.
         stacks: the stacks, one for each cube shape.
         source_bytes: bytes of the source files.
-        packed_bytes: bytes of the values before compression, without masks, targets and further
-            images.
+        packed_bytes: bytes of the values before compression.
         stored_bytes: estimated bytes of the shards.
         ratio: compression ratio of the sampled chunks.
         sampled_bytes: bytes that were compressed to estimate the ratio.

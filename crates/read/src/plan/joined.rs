@@ -264,7 +264,7 @@ impl MixedBatches {
         let global = global_batch(batch_size, share.world_size)?;
         let batches = batches(order.items() - items_given, global);
         if batches == 0 && items_given == 0 {
-            return Err(all_dropped(order.items(), global));
+            return Err(all_dropped(order.items(), 1, global));
         }
         Ok(Self { order, start: items_given, batches, global, share, last })
     }

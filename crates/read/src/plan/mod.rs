@@ -401,7 +401,7 @@ impl Plan {
         }
         .resume(delivered, batch_size, share.world_size)?;
         if cut.len() == 0 && cut.dropped() == *length {
-            return Err(all_dropped(*length, share.world_size * batch_size));
+            return Err(all_dropped(*length, shapes.len(), share.world_size * batch_size));
         }
         Ok(EpochPlan {
             plan: self.clone(),
@@ -425,11 +425,16 @@ impl Plan {
 }
 
 /// The error that [`LastBatch::Drop`] drops all items of an epoch.
-fn all_dropped(items: usize, global: usize) -> Error {
-    Error::conflict(format!(
-        "no batch is left when the last ones are dropped: an epoch has {}, but none of its shapes has the {global} of a full batch of all ranks",
-        plural(items, "item"),
-    ))
+fn all_dropped(items: usize, shapes: usize, global: usize) -> Error {
+    let items = plural(items, "item");
+    Error::conflict(match shapes {
+        0 | 1 => format!(
+            "no batch is left when the last one is dropped: an epoch has {items}, but a full batch of all ranks has {global}"
+        ),
+        _ => format!(
+            "no batch is left when the last ones are dropped: a full batch of all ranks has {global} items of one shape, but an epoch has {items} of {shapes} shapes, and no shape has so many"
+        ),
+    })
     .with_remedy(remedy![
         "choose a smaller ",
         Opt::BatchSize,

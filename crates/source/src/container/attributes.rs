@@ -11,6 +11,8 @@ const MAX_LIST: usize = 1 << 20;
 pub(crate) enum Value {
     /// Numbers.
     Numbers(Vec<f64>),
+    /// Integers, some of which have more digits than `f64` holds.
+    Integers(Vec<i128>),
     /// Texts.
     Texts(Vec<String>),
 }
@@ -20,6 +22,9 @@ impl Value {
     pub fn numbers(&self) -> Option<(Vec<f64>, Option<String>)> {
         match self {
             Value::Numbers(numbers) => Some((numbers.clone(), None)),
+            Value::Integers(whole) => {
+                Some((whole.iter().map(|value| *value as f64).collect(), None))
+            }
             Value::Texts(texts) => numbers_in(texts),
         }
     }
@@ -27,7 +32,7 @@ impl Value {
     /// The first text.
     pub fn text(&self) -> Option<&str> {
         match self {
-            Value::Numbers(_) => None,
+            Value::Numbers(_) | Value::Integers(_) => None,
             Value::Texts(texts) => texts.first().map(String::as_str),
         }
     }

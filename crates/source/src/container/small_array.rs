@@ -12,6 +12,8 @@ use crate::{Listed, detect};
 pub enum SmallArray {
     /// Numbers of this type.
     Numbers(Vec<f64>, DType),
+    /// Integers, some of which have more digits than `f64` holds.
+    Integers(Vec<i128>),
     /// Texts.
     Texts(Vec<String>),
 }
@@ -51,17 +53,18 @@ pub fn small_array(
                 .with_remedy("name one of the arrays after '::'"));
         };
         let long = entry.lengths.iter().filter(|length| **length != 1).count();
-        let values = match container.values(&entry.path)? {
+        let mut value = container.values(&entry.path)?;
+        if entry.path.is_empty() && value.is_none() {
+            // An .npy file holds nothing else.
+            value = crate::flat::numpy::numbers_in(path)?;
+        }
+        let values = match value {
             _ if long > 1 => None,
             Some(Value::Numbers(numbers)) => {
                 entry.dtype.map(|dtype| SmallArray::Numbers(numbers, dtype))
             }
+            Some(Value::Integers(whole)) => Some(SmallArray::Integers(whole)),
             Some(Value::Texts(texts)) => Some(SmallArray::Texts(texts)),
-            // An .npy file holds nothing else.
-            None if entry.path.is_empty() => {
-                let numbers = crate::flat::numpy::numbers_in(path)?;
-                entry.dtype.and_then(|dtype| Some(SmallArray::Numbers(numbers?, dtype)))
-            }
             None => None,
         };
         found = Some((Listed::from(entry.clone()), values));

@@ -17,6 +17,7 @@ use std::path::Path;
 use hsipack_format::{DType, Error, Opt, Result, remedy};
 
 use crate::axes::lengths::lengths_text;
+use crate::container::Value;
 use crate::open_options::OpenOptions;
 
 /// Uses of an array if the user names none.
@@ -281,6 +282,28 @@ pub(crate) fn refuse_variable(path: &Path, options: &OpenOptions) -> Result<()> 
         ))
         .at(path)
         .with_remedy(format!("leave '::{name}' out"))),
+    }
+}
+
+/// The numbers in `bytes`. Integers with more digits than `f64` holds keep them.
+pub(crate) fn to_value(bytes: &[u8], dtype: DType, big_endian: bool) -> Value {
+    let read = |raw: &[u8; 8]| {
+        if big_endian { u64::from_be_bytes(*raw) } else { u64::from_le_bytes(*raw) }
+    };
+    let words = bytes.as_chunks::<8>().0.iter().map(read);
+    let whole: Vec<i128> = match dtype {
+        DType::U64 => words.map(i128::from).collect(),
+        DType::I64 => words.map(|word| i128::from(word as i64)).collect(),
+        _ => Vec::new(),
+    };
+    exact(to_f64(bytes, dtype, big_endian), whole)
+}
+
+/// The `whole` numbers if `numbers`, which are equal to them, lost digits.
+pub(crate) fn exact(numbers: Vec<f64>, whole: Vec<i128>) -> Value {
+    match whole.iter().any(|value| *value as f64 as i128 != *value) {
+        true => Value::Integers(whole),
+        false => Value::Numbers(numbers),
     }
 }
 

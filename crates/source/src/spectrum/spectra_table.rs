@@ -34,7 +34,7 @@ const MIN_BANDS: usize = 4;
 const MAX_ROWS: usize = 1 << 24;
 
 /// Words before wavelengths, also before those that are one nm apart, as numbers of bands are.
-const SURE: [&str; 5] = ["nm", "refl", "reflectance", "rho", "rrs"];
+const SURE: [&str; 8] = ["abs", "absorbance", "nm", "refl", "reflectance", "rho", "rrs", "spc"];
 
 /// A table of spectra.
 #[derive(Debug)]
@@ -174,6 +174,9 @@ pub fn spectra_header(line: &str) -> Option<usize> {
 }
 
 impl SpectraTable {
+    /// Cells of tables that stand for a missing number, besides empty ones.
+    pub const MISSING: [&str; 3] = ["NA", "#N/A", "null"];
+
     /// The table at `path`; `None` if the file is no table of spectra.
     ///
     /// # Errors
@@ -296,6 +299,17 @@ impl SpectraTable {
                 .with_remedy("write a number, or leave the cell empty if it is missing")
             })
         };
+        let cells = || self.header.bands.iter().filter_map(|band| record.get(*band));
+        if self.header.delimiter == b';'
+            && [b',', b'.'].iter().all(|point| cells().any(|cell| cell.contains(point)))
+        {
+            return Err(Error::malformed(format!(
+                "row {}: some numbers have decimal commas, others points; the header is row 1",
+                index + 2
+            ))
+            .at(&self.path)
+            .with_remedy("write all numbers with one of them"));
+        }
         self.header.bands.iter().map(value).collect()
     }
 
@@ -303,7 +317,7 @@ impl SpectraTable {
     /// NaN.
     fn value(&self, cell: &[u8]) -> Option<f64> {
         let text = std::str::from_utf8(cell).ok()?;
-        if ["", "NA", "#N/A", "null"].contains(&text) {
+        if text.is_empty() || SpectraTable::MISSING.contains(&text) {
             return Some(f64::NAN);
         }
         match self.header.delimiter == b';' {
@@ -391,6 +405,7 @@ mod tests {
             "id,label,0.4um,0.4105um,0.42um,0.43um",
             "id,label,X400,X410.5,X420,X430",
             "id,label,nm400,nm410.5,nm420,nm430",
+            "id,label,spc.400,spc.410.5,spc.420,spc.430",
             "id,b1,wl_400,wl_410.5,wl_420,wl_430",
             "1,label,Reflectance_400,Reflectance_410.5,Reflectance_420,Reflectance_430",
             "id,label,band_400nm,band_410.5nm,band_420nm,band_430nm",

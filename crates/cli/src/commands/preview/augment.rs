@@ -7,6 +7,7 @@ use half::f16;
 use hsipack_format::{DType, Error, MaskValue, Result, mask};
 use hsipack_pack::preview::pictures::{Picture, Sheet, check_output, colour_bands, draw};
 use hsipack_pack::preview::{PreviewOptions, Previewed};
+use hsipack_pack::target;
 use hsipack_read::Dataset;
 use hsipack_read::augment::array::Buffer;
 use hsipack_read::augment::{
@@ -81,11 +82,7 @@ impl<'a> Shown<'a> {
         let all = dataset.samples();
         let first = match &options.sample {
             None => 0,
-            Some(text) => all.find(text).ok_or_else(|| {
-                Error::conflict(format!("there is no sample {text}"))
-                    .at(&options.path)
-                    .with_remedy("give an id or a name; samples.jsonl lists them")
-            })?,
+            Some(text) => target::find_sample(all, options.path.as_ref(), text)?,
         };
         if all.is_empty() {
             return Err(Error::damaged("the dataset has no samples").at(&options.path));

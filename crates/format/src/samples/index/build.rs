@@ -50,6 +50,16 @@ impl Keys {
     }
 }
 
+/// The key of a label. The labels 1 and 1.0 are one, that of the first sample.
+fn key_of(label: &Value) -> String {
+    match label.as_f64() {
+        Some(whole) if label.is_f64() && whole.fract() == 0.0 && whole.abs() < 1e15 => {
+            format!("{whole:.0}")
+        }
+        _ => label.to_string(),
+    }
+}
+
 impl<'a> Builder<'a> {
     /// An index without samples. Only samples of the stacks `allowed` can be added.
     pub fn of_stacks(stacks: &'a [&'a str]) -> Self {
@@ -61,7 +71,7 @@ impl<'a> Builder<'a> {
         let mut all = Self::default();
         let head = index.head();
         let columns = [index.splits(), index.groups(), index.labels()];
-        let texts: Vec<String> = head.labels.iter().map(Value::to_string).collect();
+        let texts: Vec<String> = head.labels.iter().map(key_of).collect();
         for id in 0..len {
             let stack = &head.stacks[index.stack(id)].0;
             let [split, group, label] =
@@ -138,7 +148,7 @@ impl<'a> Builder<'a> {
         let group = line.group.as_ref().map(|group| group.0.as_ref());
         self.groups.push(group, |group| head.groups.push(group.to_owned()));
         let label = line.label.filter(|label| !label.is_null());
-        let text = label.as_ref().map(Value::to_string);
+        let text = label.as_ref().map(key_of);
         self.labels.push(text.as_deref(), |_| head.labels.extend(label));
         if line.geo.is_some() {
             head.geo_from.get_or_insert(id as u64);

@@ -87,7 +87,7 @@ fn assert_says(list: &Samples, samples: &[Sample]) {
     for (id, sample) in samples.iter().enumerate() {
         assert_eq!(&list.get(id).unwrap(), sample);
         assert_eq!(list.name(id), sample.name);
-        assert_eq!(list.find(&sample.name), Some(id));
+        assert_eq!(list.by_name(&sample.name), Some(id));
         let stack = STACKS.iter().position(|stack| *stack == sample.stack).unwrap();
         assert_eq!((list.stack(id), list.index(id)), (stack, sample.index));
         assert_eq!(list.stack_name(id), sample.stack);

@@ -35,7 +35,7 @@ use super::masks::{CubeOfMask, MaskReader};
 use super::metadata::mask_codec;
 use super::options::Resources;
 use super::parts::Part;
-use super::plan::{Plan, PlannedSample};
+use super::plan::{Plan, PlannedSample, PlannedStack};
 use super::staging::{Shards, Staging};
 use super::stats::StackStats;
 use crate::progress::Progress;
@@ -357,14 +357,8 @@ impl<'a> Engine<'a> {
                 }
                 Job::Beside { sample, array } => {
                     drop(waiting);
-                    let planned = &self.plan.samples[*sample];
-                    let masks = self.plan.stacks[planned.stack].masks.len();
-                    let encoded = match array.checked_sub(masks) {
-                        None => self.encode_mask(&mut encoder, *sample, *array)?,
-                        Some(companion) => {
-                            self.encode_companion(&mut encoder, planned, companion)?
-                        }
-                    };
+                    let budget = self.resources.buffer_per_thread();
+                    let encoded = encode_beside(&mut encoder, self.plan, *sample, *array, budget)?;
                     Done {
                         task: ticket.task,
                         sample: *sample,
@@ -417,60 +411,6 @@ impl<'a> Engine<'a> {
         !self.stopped()
     }
 
-    fn encode_mask(&self, encoder: &mut Encoder, sample: usize, mask: usize) -> Result<Encoded> {
-        let planned = &self.plan.samples[sample];
-        let stack = &self.plan.stacks[planned.stack];
-        let array = &stack.masks[mask];
-        let shape = stack.grid.shape();
-        let group = &self.plan.masks[mask];
-        let reader = match &planned.masks[mask] {
-            None => None,
-            Some(fingerprint) => {
-                let cube = CubeOfMask {
-                    input: &planned.input,
-                    rows: shape.rows,
-                    columns: shape.columns,
-                    geo: planned.facts.geo.as_ref(),
-                };
-                let names = array.class_names.as_deref();
-                let reader = MaskReader::open(group, cube, false)?
-                    .map(|reader| reader.filling(self.plan.mask_fill).among(&array.layers, names));
-                if let Some(reader) = &reader
-                    && !reader.is_as_planned(fingerprint)?
-                {
-                    return Err(changed_since(reader.file()));
-                }
-                reader
-            }
-        };
-        let has_fill = array.origin.is_none() && !group.is_by_class();
-        let fill = self.plan.mask_fill.filter(|_| has_fill).unwrap_or(0).into();
-        encoder.encode_mask(reader.as_ref(), fill, array.dtype, &array.grid, &mask_codec(array))
-    }
-
-    fn encode_companion(
-        &self,
-        encoder: &mut Encoder,
-        sample: &PlannedSample,
-        number: usize,
-    ) -> Result<Encoded> {
-        let stack = &self.plan.stacks[sample.stack];
-        let array = &stack.companions[number];
-        let shape = stack.grid.shape();
-        let cube = CubeOfMask {
-            input: &sample.input,
-            rows: shape.rows,
-            columns: shape.columns,
-            geo: sample.facts.geo.as_ref(),
-        };
-        let reader = CompanionReader::open(&self.plan.companions[number], cube)?;
-        if !reader.is_as_planned(&sample.companions[number])? {
-            return Err(changed_since(reader.file()));
-        }
-        let budget = self.resources.buffer_per_thread();
-        encoder.encode_companion(&reader.into_cube(array.grid, array.codec, array.dtype)?, budget)
-    }
-
     /// Takes results in order and writes them to their shards.
     fn writer(&self, tasks: &[ShardTask], finished: SyncSender<FinishedShard>) -> Result<()> {
         let mut open: Option<OpenShard> = None;
@@ -518,6 +458,78 @@ impl<'a> Engine<'a> {
             self.staging.record(&self.plan.stacks[shard.stack].name, shard.shard, &shard.record)?;
         }
         Ok(())
+    }
+}
+
+/// Encodes an array of a sample beside its cube: the masks come first, then the companions.
+///
+/// # Errors
+/// If its file cannot be read, or changed after planning.
+pub(in crate::convert) fn encode_beside(
+    encoder: &mut Encoder,
+    plan: &Plan,
+    sample: usize,
+    array: usize,
+    budget: usize,
+) -> Result<Encoded> {
+    let sample = &plan.samples[sample];
+    match array.checked_sub(plan.stacks[sample.stack].masks.len()) {
+        None => encode_mask(encoder, plan, sample, array),
+        Some(companion) => encode_companion(encoder, plan, sample, companion, budget),
+    }
+}
+
+fn encode_mask(
+    encoder: &mut Encoder,
+    plan: &Plan,
+    sample: &PlannedSample,
+    mask: usize,
+) -> Result<Encoded> {
+    let stack = &plan.stacks[sample.stack];
+    let array = &stack.masks[mask];
+    let group = &plan.masks[mask];
+    let reader = match &sample.masks[mask] {
+        None => None,
+        Some(fingerprint) => {
+            let names = array.class_names.as_deref();
+            let reader = MaskReader::open(group, cube_of(sample, stack), false)?
+                .map(|reader| reader.filling(plan.mask_fill).among(&array.layers, names));
+            if let Some(reader) = &reader
+                && !reader.is_as_planned(fingerprint)?
+            {
+                return Err(changed_since(reader.file()));
+            }
+            reader
+        }
+    };
+    let has_fill = array.origin.is_none() && !group.is_by_class();
+    let fill = plan.mask_fill.filter(|_| has_fill).unwrap_or(0).into();
+    encoder.encode_mask(reader.as_ref(), fill, array.dtype, &array.grid, &mask_codec(array))
+}
+
+fn encode_companion(
+    encoder: &mut Encoder,
+    plan: &Plan,
+    sample: &PlannedSample,
+    number: usize,
+    budget: usize,
+) -> Result<Encoded> {
+    let stack = &plan.stacks[sample.stack];
+    let array = &stack.companions[number];
+    let reader = CompanionReader::open(&plan.companions[number], cube_of(sample, stack))?;
+    if !reader.is_as_planned(&sample.companions[number])? {
+        return Err(changed_since(reader.file()));
+    }
+    encoder.encode_companion(&reader.into_cube(array.grid, array.codec, array.dtype)?, budget)
+}
+
+fn cube_of<'a>(sample: &'a PlannedSample, stack: &PlannedStack) -> CubeOfMask<'a> {
+    let shape = stack.grid.shape();
+    CubeOfMask {
+        input: &sample.input,
+        rows: shape.rows,
+        columns: shape.columns,
+        geo: sample.facts.geo.as_ref(),
     }
 }
 

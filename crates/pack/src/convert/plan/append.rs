@@ -8,6 +8,7 @@ use hsipack_format::{Codec, DType, Error, Grid, Opt, Result, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
 
+use super::differences::recipe_of;
 use super::integers::types_of;
 use super::{PlannedMask, PlannedStack, bits};
 use crate::convert::companions::PlannedCompanion;
@@ -16,7 +17,7 @@ use crate::convert::options::{
     BandGroup, KeepBits, LayoutOptions, PackedType, Scale, ValueOptions,
 };
 use crate::precision;
-use crate::validate::recipe;
+use crate::validate::recipe::Recipe;
 
 /// A planned stack that continues `stack` of the dataset, with the same grid, scale and bands.
 ///
@@ -180,70 +181,6 @@ pub(super) fn with_made(
     Ok(groups)
 }
 
-/// The options that decided the values of a dataset; `None` if it does not record them. Of several
-/// conversions, the last that calibrated by references counts, because cubes without references may
-/// have been calibrated before.
-pub(crate) fn values_of(base: &Dataset) -> Option<ValueOptions> {
-    let recipes = recipe::read(base).ok()?;
-    let calibrated = recipes
-        .iter()
-        .rposition(|recipe| recipe.values.white.is_some() || recipe.values.dark.is_some());
-    let index = calibrated.unwrap_or(recipes.len().checked_sub(1)?);
-    recipes.into_iter().nth(index).map(|recipe| recipe.values)
-}
-
-/// A note if the new cubes are calibrated by references and those of the dataset are not, or the
-/// other way round. That is right if the others were calibrated before.
-pub(super) fn calibration_note(ours: &ValueOptions, theirs: &ValueOptions) -> Option<String> {
-    let is_calibrated = |values: &ValueOptions| (values.white.is_some(), values.dark.is_some());
-    let words = |(white, dark)| match (white, dark) {
-        (true, true) => "a white and a dark reference",
-        (true, false) => "a white reference only",
-        (false, true) => "a dark reference only",
-        (false, false) => "no reference",
-    };
-    let (ours, theirs) = (is_calibrated(ours), is_calibrated(theirs));
-    (ours != theirs).then(|| {
-        format!(
-            "the new cubes are calibrated with {}, those of the dataset with {}: check that their values mean the same",
-            words(ours),
-            words(theirs)
-        )
-    })
-}
-
-/// Notes about options that differ from those of the dataset, where files that differ, too, may
-/// need that.
-pub(super) fn option_notes(
-    ours: &ValueOptions,
-    theirs: &ValueOptions,
-    base: &Dataset,
-) -> impl Iterator<Item = String> {
-    let differs = |option: Opt, ours: String, theirs: String| {
-        (ours != theirs).then(|| {
-            format!(
-                "{option} is {ours} for the new cubes and {theirs} for those of the dataset: check that their values mean the same"
-            )
-        })
-    };
-    let number =
-        |value: Option<f64>| value.map_or_else(|| "not given".to_owned(), |v| v.to_string());
-    let has_wavelengths = base.stacks().iter().all(|stack| stack.wavelength.is_some());
-    let bands = ours.bands != theirs.bands && !has_wavelengths;
-    [
-        differs(Opt::Fill, ours.fill.to_string(), theirs.fill.to_string()),
-        differs(Opt::Nodata, number(ours.nodata), number(theirs.nodata)),
-        bands.then(|| {
-            format!(
-                "{} differs from that of the dataset, which has no wavelengths: check that the bands are the same",
-                Opt::Bands
-            )
-        }),
-    ]
-    .into_iter()
-    .flatten()
-}
-
 /// Refuses to append if options that decide the layout, or the meaning of values, differ from those
 /// of the existing dataset.
 ///
@@ -284,7 +221,7 @@ pub fn check_append(values: &ValueOptions, base: &Dataset) -> Result<()> {
 
 /// Refuses cubes whose values would mean something else than those of the dataset.
 fn check_meaning(ours: &ValueOptions, base: &Dataset) -> Result<()> {
-    let Some(theirs) = values_of(base) else { return Ok(()) };
+    let Some(Recipe { values: theirs, .. }) = recipe_of(base) else { return Ok(()) };
     if theirs.normalize != ours.normalize {
         return Err(Error::conflict(format!(
             "spectra of the dataset were packed with normalisation {}, but those of the new cubes with {}",

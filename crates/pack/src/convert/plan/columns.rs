@@ -1,6 +1,6 @@
 //! The name, the columns and the fields of each input, before its cube is opened.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hsipack_format::samples::boxes::{BOX_LABELS, BOXES};
 use hsipack_format::{Error, Opt, Result, remedy};
@@ -14,7 +14,7 @@ use crate::convert::file_columns::FileColumns;
 use crate::convert::options::{ConvertOptions, Unlisted};
 use crate::input::Input;
 use crate::pattern::{self, Pattern};
-use crate::table::{self, NameList, Tables};
+use crate::table::{self, Member, NameList, Tables};
 
 /// An input, and the error if its columns could not be completed.
 pub(super) type Completed = (Input, Option<Error>);
@@ -37,6 +37,8 @@ pub(super) struct Columns<'a> {
     /// For each table, the first text that was looked up in it and not found.
     not_found: Vec<Option<String>>,
     skipped: usize,
+    /// Notes about columns that are given twice, and rows of tables that cannot be joined.
+    notes: Vec<String>,
 }
 
 impl<'a> Columns<'a> {
@@ -68,6 +70,8 @@ impl<'a> Columns<'a> {
             }
         }
         let files = FileColumns::new(&options.column);
+        let mut notes = tables.notes.clone();
+        notes.extend(replaced(inputs, path_columns.as_ref(), &tables));
         let groups = path_columns.iter().flat_map(|regex| regex.capture_names().flatten());
         before_table.extend(groups.map(str::to_owned));
         let mut columns = before_table;
@@ -116,6 +120,7 @@ impl<'a> Columns<'a> {
             used,
             tables_before_name,
             skipped: 0,
+            notes,
         })
     }
 
@@ -163,6 +168,7 @@ impl<'a> Columns<'a> {
                 input.fields.insert("relative".to_owned(), Some(relative));
             }
         }
+        self.files.convert(&mut complete);
         let mut notes = self.notes();
         notes.extend(listed.notes);
         Ok((complete, notes))
@@ -277,8 +283,8 @@ impl<'a> Columns<'a> {
     }
 
     /// Notes for the user about what did not match any input, and what was left out.
-    fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
+    fn notes(&mut self) -> Vec<String> {
+        let mut notes = std::mem::take(&mut self.notes);
         let has_files = self.files.names().next().is_some();
         let places = if has_files { "table, list or file" } else { "table or list" };
         match self.skipped {
@@ -391,6 +397,27 @@ impl<'a> Columns<'a> {
             Opt::Unlisted.to("skip")
         ]))
     }
+}
+
+/// Notes about columns that replace those of a list of inputs or of paths.
+fn replaced(inputs: &[Input], groups: Option<&Regex>, tables: &Tables) -> Vec<String> {
+    let of_inputs = inputs.iter().flat_map(|input| input.columns.keys());
+    let mut givers: BTreeMap<&str, String> =
+        of_inputs.map(|column| (column.as_str(), "a list of inputs".to_owned())).collect();
+    let groups = groups.into_iter().flat_map(|regex| regex.capture_names().flatten());
+    let groups = groups.map(|group| (group, Opt::PathColumns.to_string()));
+    let of_tables = tables.iter().flat_map(|Member { file, table, .. }| {
+        let columns = table.columns().filter(|column| *column != table.key());
+        columns.map(move |column| (column, file.display().to_string()))
+    });
+    let mut notes = Vec::new();
+    for (column, giver) in groups.chain(of_tables).filter(|(column, _)| *column != "name") {
+        if let Some(earlier) = givers.insert(column, giver.clone()) {
+            notes
+                .push(format!("the column {column:?} of {earlier} is replaced by that of {giver}"));
+        }
+    }
+    notes
 }
 
 fn name_of(input: &Input) -> &str {

@@ -14,14 +14,16 @@ use hsipack_source::CubeInfo;
 use hsipack_store::{Dataset, mirror, threads};
 use serde_json::Value;
 
-use super::append::{calibration_note, continued, made_masks, option_notes, values_of, with_made};
+use super::append::{continued, made_masks, with_made};
 use super::class_names::ClassNames;
 use super::columns;
 use super::cube_notes::CubeNotes;
 use super::description::Descriptions;
+use super::differences::{self, recipe_for, recipe_of};
 use super::examine::{Examined, Examiner};
 use super::scale::scale_for;
 use super::{Pair, Plan, PlannedMask, PlannedSample, PlannedStack, pick};
+use crate::columns::ColumnTypes;
 use crate::convert::classes;
 use crate::convert::companions::PlannedCompanion;
 use crate::convert::masks::{self, MaskGroup};
@@ -40,6 +42,8 @@ pub(super) struct Planner<'a> {
     added_masks: BTreeMap<String, MaskMeaning>,
     /// How the cubes of the dataset were packed.
     theirs: Option<ValueOptions>,
+    /// Types of the columns of the dataset.
+    column_types: ColumnTypes,
     cube_notes: CubeNotes,
     descriptions: Descriptions,
     /// Stacks and masks of which a cube has class ids, not layers.
@@ -59,11 +63,16 @@ impl<'a> Planner<'a> {
         let taken =
             base.iter().flat_map(|base| base.samples().names()).map(str::to_owned).collect();
         let added_masks = made_masks(base);
-        let theirs = base.and_then(values_of);
+        let theirs = base.and_then(recipe_of);
         let mut notes = Vec::new();
         if let (Some(base), Some(theirs)) = (base, &theirs) {
-            notes.extend(calibration_note(&options.values, theirs));
-            notes.extend(option_notes(&options.values, theirs, base));
+            let has_wavelengths = base.stacks().iter().all(|stack| stack.wavelength.is_some());
+            let words = ["the new cubes", "those of the dataset"];
+            notes.extend(differences::notes(
+                [&recipe_for(options), theirs],
+                words,
+                has_wavelengths,
+            ));
         }
         Ok(Self {
             options,
@@ -85,7 +94,11 @@ impl<'a> Planner<'a> {
             by_shape: HashMap::new(),
             class_names: ClassNames::of(base),
             added_masks,
-            theirs,
+            theirs: theirs.map(|recipe| recipe.values),
+            // If a sample cannot be read, the append itself gives the error.
+            column_types: base
+                .and_then(|base| ColumnTypes::of(base, |_, _| true).ok())
+                .unwrap_or_default(),
             cube_notes: CubeNotes::default(),
             descriptions: Descriptions::default(),
             with_ids: HashSet::new(),
@@ -126,6 +139,7 @@ impl<'a> Planner<'a> {
         columns::acquired(&mut columns, info.acquisition.take());
         let label = self.options.joins.label_column.as_deref();
         columns::finish(&mut columns, label, input.stands_for.is_some())?;
+        self.column_types.fit(&mut columns);
         let name = match columns.get("name") {
             Some(Value::String(name)) => name.clone(),
             _ => input.default_name(),
@@ -485,6 +499,14 @@ impl<'a> Planner<'a> {
                 .map_err(|error| error.at(packed.image.folder()))?,
             None => fresh,
         };
+        if packed.is_none()
+            && let Some(theirs) = &self.theirs
+            && let Some(options) = differences::other_bands(&self.options.values, theirs)
+        {
+            self.plan.notes.push(format!(
+                "the dataset has no cubes of {shape}, and {options} of its cubes and the new ones differ: give the same if the bands should be the same"
+            ));
+        }
         let chosen = stack.grid.band_group();
         let is_choice = packed.is_none() || chosen != group;
         if self.options.layout.band_group == Some(BandGroup::Auto) && is_choice {
@@ -662,6 +684,7 @@ impl<'a> Planner<'a> {
         share_colors(&mut self.plan.stacks);
         self.plan.notes.extend(self.class_names.notes(&self.plan.stacks, self.base));
         self.note_made();
+        self.plan.notes.extend(self.column_types.notes("the dataset"));
         self.note_single_bands();
         self.note_groups();
         self.note_no_split();
@@ -766,7 +789,8 @@ impl<'a> Planner<'a> {
         let count = self.plan.samples.iter().filter(single).count();
         if count > 1 {
             self.plan.notes.push(format!(
-                "{count} cubes have a single band; if each file is one band of a scene, stack them into one file first, or pack the array with hsipack.pack in Python"
+                "{count} cubes have a single band; if each file is one band of a scene, say so with {}, or pack the array with hsipack.pack in Python",
+                Opt::BandsFrom
             ));
         }
     }

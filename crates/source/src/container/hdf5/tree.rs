@@ -23,6 +23,7 @@ use hsipack_format::{DType, Error, Result};
 use super::entry::{Content, Entry, Values};
 use super::file::{damaged, open_file};
 use super::storage;
+use crate::container::variables::exact;
 use crate::container::{self, ArrayEntry, Attributes as _, Value, plain};
 use crate::recent::{MANY_ARRAYS, Recent};
 
@@ -403,7 +404,11 @@ impl container::Container for Tree {
             let entry = self.entry(path).filter(|entry| entry.shape.is_empty());
             entry.and_then(|_| numbers(&self.dataset(path).ok()?.0))
         };
-        Ok(self.list(path).or_else(single).map(Value::Numbers).or_else(texts))
+        let value = |numbers: Vec<f64>| {
+            let dataset = self.dataset(path).ok().map(|(dataset, _)| dataset);
+            exact(numbers, dataset.and_then(|dataset| long_integers(&dataset)).unwrap_or_default())
+        };
+        Ok(self.list(path).or_else(single).map(value).or_else(texts))
     }
 }
 
@@ -421,6 +426,19 @@ fn numbers(container: &Container) -> Option<Vec<f64>> {
         }
         Values::Numbers(_) => container.read_raw::<f64>().ok(),
         Values::Other(_) => None,
+    }
+}
+
+/// The 64-bit integers of a small dataset; `None` if it holds something else.
+fn long_integers(container: &Container) -> Option<Vec<i128>> {
+    match values_of(&container.dtype().ok()?) {
+        Values::Numbers(DType::U64) => {
+            Some(container.read_raw::<u64>().ok()?.into_iter().map(i128::from).collect())
+        }
+        Values::Numbers(DType::I64) => {
+            Some(container.read_raw::<i64>().ok()?.into_iter().map(i128::from).collect())
+        }
+        _ => None,
     }
 }
 

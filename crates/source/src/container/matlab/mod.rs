@@ -347,7 +347,8 @@ impl<'a> Workspace<'a> {
 
     /// The value of a scalar, if it is a whole positive number.
     fn length_of(&self, numbers: &Numbers) -> Result<Option<usize>> {
-        let value = self.values(numbers, 1)?[0];
+        let value = self.bytes(numbers, 1)?;
+        let value = variables::to_f64(&value, numbers.dtype, numbers.big_endian)[0];
         let whole = value >= 1.0 && value <= f64::from(i32::MAX) && value.fract() == 0.0;
         Ok(whole.then_some(value as usize))
     }
@@ -377,8 +378,8 @@ impl<'a> Workspace<'a> {
         Ok(hints.into_iter().map(|(home, hints)| (home.to_owned(), hints.sizes())).collect())
     }
 
-    /// The `count` values of a small variable.
-    fn values(&self, numbers: &Numbers, count: usize) -> Result<Vec<f64>> {
+    /// The bytes of the `count` values of a small variable.
+    fn bytes(&self, numbers: &Numbers, count: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; count * numbers.dtype.size()];
         match &numbers.stream {
             Some(stream) => {
@@ -388,7 +389,7 @@ impl<'a> Workspace<'a> {
             }
             None => FileBytes::open(self.path)?.read_at(numbers.offset, &mut bytes)?,
         }
-        Ok(variables::to_f64(&bytes, numbers.dtype, numbers.big_endian))
+        Ok(bytes)
     }
 }
 
@@ -437,7 +438,10 @@ impl Container for Workspace<'_> {
             _ => return Ok(None),
         };
         match vector_len(lengths).filter(|length| *length <= LONGEST_LIST) {
-            Some(length) => self.values(numbers, length).map(|values| Some(Value::Numbers(values))),
+            Some(length) => {
+                let bytes = self.bytes(numbers, length)?;
+                Ok(Some(variables::to_value(&bytes, numbers.dtype, numbers.big_endian)))
+            }
             None => Ok(None),
         }
     }

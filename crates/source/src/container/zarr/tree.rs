@@ -11,7 +11,7 @@ use zarrs::array::ArraySubset;
 
 use super::chunks::{open_zarrs, retrieve};
 use super::metadata::Node;
-use crate::container::variables::to_f64;
+use crate::container::variables::to_value;
 use crate::container::{ArrayEntry, Attributes, Container, JsonAttributes, Value, name_of, parent};
 
 /// Longer lists are not read.
@@ -135,7 +135,7 @@ impl Container for ZarrTree {
     }
 
     fn values(&self, path: &str) -> Result<Option<Value>> {
-        Ok(self.numbers(path).map(Value::Numbers))
+        Ok(self.numbers(path))
     }
 
     fn fill_value(&self, path: &str) -> Option<f64> {
@@ -145,7 +145,7 @@ impl Container for ZarrTree {
 
 impl ZarrTree {
     /// The numbers of a short list, or of a single number.
-    fn numbers(&self, path: &str) -> Option<Vec<f64>> {
+    fn numbers(&self, path: &str) -> Option<Value> {
         let array = self.node(path)?.array?;
         let dtype = array.dtype?;
         let count = array.shape.iter().try_fold(1usize, |all, length| all.checked_mul(*length))?;
@@ -157,7 +157,7 @@ impl ZarrTree {
         let all =
             ArraySubset::new_with_shape(array.shape.iter().map(|length| *length as u64).collect());
         let bytes = retrieve(&zarrs, &all).ok()?;
-        Some(to_f64(&bytes, dtype, cfg!(target_endian = "big")))
+        Some(to_value(&bytes, dtype, cfg!(target_endian = "big")))
     }
 }
 

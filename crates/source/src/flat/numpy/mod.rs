@@ -24,7 +24,7 @@ use hsipack_store::bounded_read;
 
 use self::header::{MAGIC, read_header};
 use crate::container::variables;
-use crate::container::{ArrayEntry, Entries, Visitor};
+use crate::container::{ArrayEntry, Entries, Value, Visitor};
 use crate::flat::{FileBytes, FlatSource};
 use crate::meaning::place_alone;
 use crate::{CubeInfo, OpenOptions, Source};
@@ -61,7 +61,7 @@ pub(crate) fn visit(path: &Path, visitor: Visitor<'_>) -> Result<()> {
 ///
 /// # Errors
 /// If the file cannot be read or is malformed.
-pub(crate) fn numbers_in(path: &Path) -> Result<Option<Vec<f64>>> {
+pub(crate) fn numbers_in(path: &Path) -> Result<Option<Value>> {
     numbers(path, true)
 }
 
@@ -70,10 +70,10 @@ pub(crate) fn numbers_in(path: &Path) -> Result<Option<Vec<f64>>> {
 /// # Errors
 /// If the file cannot be read or is malformed.
 pub(crate) fn list_in(path: &Path) -> Result<Option<Vec<f64>>> {
-    numbers(path, false)
+    Ok(numbers(path, false)?.and_then(|value| Some(value.numbers()?.0)))
 }
 
-fn numbers(path: &Path, may_be_single: bool) -> Result<Option<Vec<f64>>> {
+fn numbers(path: &Path, may_be_single: bool) -> Result<Option<Value>> {
     let mut file = BufReader::new(bounded_read::window(path)?);
     let header = read_header(&mut file)?;
     let long = header.shape.iter().filter(|length| **length != 1).count();
@@ -85,7 +85,7 @@ fn numbers(path: &Path, may_be_single: bool) -> Result<Option<Vec<f64>>> {
     let mut bytes = Vec::new();
     let fail = |error| Error::io(path, "cannot read", error);
     file.take(count).read_to_end(&mut bytes).map_err(fail)?;
-    Ok(Some(variables::to_f64(&bytes, header.dtype, header.big_endian)))
+    Ok(Some(variables::to_value(&bytes, header.dtype, header.big_endian)))
 }
 
 fn open_npy(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {

@@ -149,11 +149,11 @@ impl Container for Archive<'_> {
                 .at(self.path)
                 .with_remedy("copy the file again; it is damaged")
         })?;
-        let values =
-            variables::to_f64(&bytes[header.data_offset..], header.dtype, header.big_endian);
+        let bytes = &bytes[header.data_offset..];
         if !are_texts {
-            return Ok(Some(Value::Numbers(values)));
+            return Ok(Some(variables::to_value(bytes, header.dtype, header.big_endian)));
         }
+        let values = variables::to_f64(bytes, header.dtype, header.big_endian);
         let letters = header.shape.last().copied().unwrap_or_default().max(1);
         let text = |letters: &[f64]| {
             let text: String =
