@@ -437,7 +437,7 @@ fn dropped_items_are_counted() {
     assert!(rest(&plan, 0, &[], 2).iter().all(|batch| batch.len() == 6));
     let error = plan.epoch(0, &[], Share { rank: 0, world_size: 90 }).unwrap_err().to_string();
     assert!(
-        error.contains("an epoch has 50 items, but a full batch of all ranks has 270"),
+        error.contains("270 items of one shape, but an epoch has 50 items of 4 shapes"),
         "{error}"
     );
 }
