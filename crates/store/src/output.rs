@@ -296,6 +296,12 @@ pub fn remove_all(path: &Path) -> Result<()> {
     gone(path, fs::remove_dir_all(path))
 }
 
+/// Whether a file is an unfinished one of this name, which a killed process left.
+pub fn is_temporary_of(name: &str, file: &Path) -> bool {
+    let file_name = file.file_name().and_then(|file| file.to_str()).unwrap_or_default();
+    file_name.starts_with(&format!(".{name}.")) && file_name.ends_with(TEMPORARY)
+}
+
 /// Removes the unfinished files that killed processes left in `folder`. Call it only if no other
 /// process is writing there. On servers there are no such files.
 ///

@@ -229,6 +229,20 @@ def test_killed_appends_leave_the_dataset_readable(
     assert killed >= KILLS // 2
 
 
+def test_an_unfinished_plan_is_no_hindrance(hsipack: Hsipack, inputs: Path, tmp_path: Path) -> None:
+    """A process was killed while it wrote its plan, and another ended with an error."""
+    folder = partial(tmp_path / "out")
+    folder.mkdir()
+    (folder / ".plan.json.0123456789abcdef-7-0.tmp").write_text("{")
+    undisturbed(hsipack, tmp_path, convert(inputs, "first"))
+    assert not folder.exists()
+    folder = partial(tmp_path / "other" / "out")
+    folder.mkdir(parents=True)
+    (folder / ".notes.tmp").write_text("mine")
+    done = hsipack.run(*convert(inputs, "first"), cwd=tmp_path / "other")
+    assert "holds files of others" in done.stderr
+
+
 def begin_and_kill(hsipack: Hsipack, words: list[object], folder: Path) -> None:
     """Kills a conversion when a shard is finished, but not the whole conversion."""
     process = hsipack.start(*words, cwd=folder)

@@ -226,6 +226,7 @@ impl Claim {
         for remains in REMAINS {
             output::remove_all(&self.folder.join(remains))?;
         }
+        output::remove_temporaries(&self.folder)?;
         // The old dataset that was renamed has its name back (`recover`), or a newer dataset has that name.
         if self.output.exists() { output::remove_all(&aside(&self.output)) } else { Ok(()) }
     }
@@ -301,7 +302,10 @@ impl Drop for Claim {
 /// removed. A process makes the lock of its folder first, and removes it last.
 fn refuse_foreign(folder: &Path, aside: &Path) -> Result<()> {
     let is_ours = || [LOCK, PLAN].iter().any(|name| folder.join(name).exists());
-    let is_remains = |path: &Path| REMAINS.iter().any(|name| path == folder.join(name));
+    // A process that is killed while it writes the plan leaves an unfinished one.
+    let is_remains = |path: &Path| {
+        REMAINS.iter().any(|name| path == folder.join(name)) || output::is_temporary_of(PLAN, path)
+    };
     let holds_foreign = || {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).any(|path| path != aside && !is_remains(&path))
