@@ -62,7 +62,7 @@ def test_no_shape_needs_a_whole_batch(hsipack: Hsipack, tmp_path: Path) -> None:
         np.save(tmp_path / f"c{number}.npy", np.ones((8 + number // 2, 6, 5), "f4"))
     out = tmp_path / "d.hsipack"
     hsipack.convert(tmp_path, "--axes", "yxb", out=out)
-    assert diagnose(hsipack, out, "--batch-size", "3")["culprit"]
+    assert diagnose(hsipack, out, "--batch-size", "3")["rows"]
 
 
 def test_all_options_of_patches_are_taken(hsipack: Hsipack, packed: Path) -> None:
