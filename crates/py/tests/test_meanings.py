@@ -70,7 +70,7 @@ def test_integers_and_floats_together_are_physical(parts: dict[str, Path]) -> No
     np.testing.assert_allclose(floats, values("float16").transpose(2, 0, 1), rtol=1e-3)
 
 
-def test_what_is_read_does_not_depend_on_the_process(parts: dict[str, Path]) -> None:
+def test_statistics_are_the_same_in_every_process(parts: dict[str, Path]) -> None:
     program = (
         "import sys, hsipack\nds = hsipack.open(sys.argv[1], output='numpy')\n"
         "print([float(ds.select([one]).stats.mean[0]) for one in range(3)])"
@@ -119,8 +119,8 @@ def test_layers_of_quality_are_those_of_the_stack(tmp_path: Path) -> None:
         np.testing.assert_array_equal(valid[:6], ~bits["cloud"])
     with pytest.raises(hsipack.ConflictError, match=r"one by one") as failure:
         hsipack.Loader(both, 1, quality={"q": ["cloud"]}, **options)
-    assert "number [2]" in str(failure.value)
-    assert "number [0]" in str(failure.value)
+    assert "is [2]" in str(failure.value)
+    assert "but [0]" in str(failure.value)
     with pytest.raises(hsipack.ConflictError, match="no layer or class 'snow'"):
         hsipack.Loader(both, 1, quality={"q": ["snow"]}, **options)
 

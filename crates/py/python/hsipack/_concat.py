@@ -408,6 +408,7 @@ def concat(datasets: Sequence[Any], weights: Sequence[float] | None = None) -> C
 
 
 def _check_meanings(parts: Sequence[Dataset]) -> None:
+    # Importing hsipack should take few modules.
     from hsipack import _meanings
 
     _meanings.check(parts)

@@ -286,20 +286,20 @@ def _excluded(name: str, which: list[Any], reading: Reading) -> list[int]:
     """
     if not which:
         raise _options.wrong("quality", {name: which}, "name at least one layer or class")
-    found: tuple[Dataset, Stack, list[int]] | None = None
+    found: tuple[Stack, list[int]] | None = None
     for dataset in (member.dataset for member in reading.members):
         for stack in (stack for stack in dataset._used_stacks() if name in stack.masks):
             numbers = [_excluded_in(stack.masks[name], label, dataset) for label in which]
             if found is None:
-                found = dataset, stack, numbers
-            elif numbers != found[2]:
+                found = stack, numbers
+            elif numbers != found[1]:
                 raise ConflictError(
-                    f"quality: {which} are number {found[2]} of the mask {name!r} in stack "
-                    f"{found[1].name}, but number {numbers} in stack {stack.name}",
+                    f"quality: {which} of the mask {name!r} is {found[1]} in stack "
+                    f"{found[0].name}, but {numbers} in stack {stack.name}",
                     path=dataset.path,
                     remedy="read the stacks one by one: ds.select(…)",
                 )
-    return [] if found is None else found[2]
+    return [] if found is None else found[1]
 
 
 def _excluded_in(mask: Mask, label: object, dataset: Dataset) -> int:

@@ -223,8 +223,8 @@ class Peers:
         # A rank that still reads what this one has left may be busy with something else, such as
         # saving a checkpoint. If it is in the first batch, this rank may have looked at some alone,
         # and the others wait for it.
-        open_phases = {record.phase for record in records if record and record.epoch == epoch}
-        return None not in agree or not (looked or FIRST in open_phases)
+        is_in_first = any(record is not None and record[:2] == (epoch, FIRST) for record in records)
+        return None not in agree or not (looked or is_in_first)
 
     def _warn_of_absent(self, rank: int) -> None:
         _warn_once(

@@ -316,6 +316,7 @@ class Dataset(Base):
         >>> hsipack.open(dataset_path).to_pandas(["name", "age"]).age.max()
         np.int64(110)
         """
+        # Importing hsipack should take few modules.
         from hsipack import _tables
 
         return _tables.to_pandas(self.samples, columns)
