@@ -40,10 +40,10 @@ pub fn decode(bytes: Vec<u8>) -> Result<String> {
     Ok(text)
 }
 
-/// The character between the cells of a table, and the table: of commas, semicolons and tabs, the
+/// The character between the cells of a table, and its lines: of commas, semicolons and tabs, the
 /// one that the first line has most often. Spreadsheets may state it in a line `sep=;` before the
-/// header; that line is empty in the returned table, so that lines keep their numbers.
-pub fn cells(table: &str) -> (u8, &str) {
+/// header; that line is empty in the returned lines, so that lines keep their numbers.
+pub fn separator(table: &str) -> (u8, &str) {
     let stated = table.strip_prefix("sep=").and_then(|stated| stated.split_at_checked(1));
     if let Some((separator @ ("," | ";" | "\t"), remaining)) = stated
         && remaining.trim_start_matches('\r').starts_with('\n')
@@ -139,7 +139,7 @@ mod tests {
             ("sep=;a,b,c\n", b',', "sep=;a,b,c\n"),
             ("sep=é\n", b',', "sep=é\n"),
         ] {
-            assert_eq!(super::cells(table), (separator, remaining), "{table:?}");
+            assert_eq!(super::separator(table), (separator, remaining), "{table:?}");
         }
     }
 

@@ -41,7 +41,7 @@ pub(crate) fn read_texts(text: &str) -> Result<(Rows, bool)> {
         Error::malformed(format!("not a CSV: {what}"))
             .with_remedy("save it as comma-separated UTF-8 with a header line")
     };
-    let (delimiter, text) = text::cells(text);
+    let (delimiter, text) = text::separator(text);
     let mut builder = csv::ReaderBuilder::new();
     let mut reader = builder.trim(csv::Trim::All).delimiter(delimiter).from_reader(text.as_bytes());
     let header: Vec<String> = reader.headers().map_err(fail)?.iter().map(str::to_owned).collect();

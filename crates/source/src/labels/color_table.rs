@@ -171,7 +171,7 @@ fn of_numbers(numbers: &[&str], name: &str, location: String) -> Result<Entry> {
 }
 
 fn of_lines(text: &str) -> Result<Vec<Entry>> {
-    let (_, text) = text::cells(text);
+    let (_, text) = text::separator(text);
     let lines = || {
         let all = text.lines().map(str::trim_end).enumerate();
         let all = all.map(|(number, line)| (format!("line {}", number + 1), line));
@@ -242,7 +242,7 @@ fn of_spaced(location: String, line: &str) -> Result<Entry> {
 
 /// Cells between separators.
 fn of_cells(text: &str, first: &str) -> Result<Vec<Entry>> {
-    let (separator, _) = text::cells(first);
+    let (separator, _) = text::separator(first);
     // Rows of empty cells in their places, because errors count lines.
     let empty = char::from(separator).to_string();
     let is_row = |line: &str| !line.trim().is_empty() && !is_comment(line);

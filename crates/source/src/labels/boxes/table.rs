@@ -262,7 +262,7 @@ fn refuse_repeated(name: &str, names: &[String]) -> Result<()> {
 }
 
 fn of_text(text: &str, class: Option<&str>) -> Result<Table> {
-    let (separator, text) = text::cells(text);
+    let (separator, text) = text::separator(text);
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(separator)
         .trim(csv::Trim::All)
