@@ -68,7 +68,10 @@ pub(super) fn note(dataset: &Dataset) -> Result<Option<String>> {
                 shared[ground.sample] = true;
                 first.get_or_insert([earlier.sample, ground.sample]);
             }
-            reaching.push(ground);
+            // Many cubes may show one place.
+            if reaching.iter().all(|earlier| earlier.ranges != ground.ranges) {
+                reaching.push(ground);
+            }
         }
     }
     let Some([earlier, later]) = first else { return Ok(None) };
