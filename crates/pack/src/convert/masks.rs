@@ -307,19 +307,25 @@ impl MaskReader {
         self.layers.iter().all(|(source, _)| source.info().misses_cube)
     }
 
-    /// A note about the place of its first file on Earth that needs one. `name` is its name.
-    pub(super) fn place_note(&self, name: &str, cube: CubeOfMask<'_>) -> Option<String> {
-        self.layers.iter().find_map(|(source, _)| {
+    /// Notes for the user about its place on Earth, and what it does not show. `name` is its name.
+    pub(super) fn notes(&self, name: &str, cube: CubeOfMask<'_>) -> Vec<String> {
+        let missed = self.misses_cube().then(|| {
+            format!("no part of mask {name} touches it; check its coordinates and reference system")
+        });
+        let image = [cube.rows, cube.columns];
+        let alignment = self.layers.iter().find_map(|(source, _)| {
             let info = source.info();
             let size = [info.shape.rows, info.shape.columns];
-            let image = [cube.rows, cube.columns];
             Alignment::of(cube.geo?, image, info.geo.as_ref()?, size).note(&format!("mask {name}"))
-        })
-    }
-
-    /// How many annotations are only boxes, which are not drawn.
-    pub fn undrawn_boxes(&self) -> usize {
-        self.layers.iter().map(|(source, _)| source.info().undrawn_boxes).sum()
+        });
+        let boxes: usize = self.layers.iter().map(|(source, _)| source.info().undrawn_boxes).sum();
+        let boxes = (boxes > 0).then(|| {
+            format!(
+                "annotations of mask {name} that are only boxes, and not drawn: {boxes}; {} reads them",
+                Opt::Boxes
+            )
+        });
+        [missed, alignment, boxes].into_iter().flatten().collect()
     }
 
     fn named(group: &MaskGroup, layers: Vec<(Box<dyn Source>, Input)>) -> Result<Self> {

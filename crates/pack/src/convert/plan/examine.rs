@@ -56,8 +56,8 @@ pub(super) struct Examined {
 pub(super) struct ExaminedCompanion {
     /// Fingerprint of its files.
     pub fingerprint: String,
-    /// A note about its place on Earth.
-    pub place_note: Option<String>,
+    /// A note for the user about its place on Earth.
+    pub note: Option<String>,
     /// Its array.
     pub array: PlannedCompanion,
 }
@@ -74,10 +74,8 @@ pub(super) struct ExaminedMask {
     pub named_colors: Vec<(String, Color)>,
     /// Its file, if it has a place on Earth and does not touch the cube.
     pub missed_by: Option<PathBuf>,
-    /// A note about its place on Earth.
-    pub place_note: Option<String>,
-    /// How many annotations are only boxes, which are not drawn.
-    pub undrawn_boxes: usize,
+    /// Notes for the user about its place on Earth, and what it does not show.
+    pub notes: Vec<String>,
     /// Whether it has class ids other than 0, not layers.
     pub has_ids: bool,
     /// The array that it needs.
@@ -144,8 +142,8 @@ impl Examiner<'_> {
             codec: layout.codec(dtype, grid.chunk_values()),
             meaning: reader.meaning(),
         };
-        let (fingerprint, place_note) = (reader.fingerprint()?, reader.place_note);
-        Ok(ExaminedCompanion { fingerprint, place_note, array })
+        let (fingerprint, note) = (reader.fingerprint()?, reader.place_note);
+        Ok(ExaminedCompanion { fingerprint, note, array })
     }
 
     fn mask(
@@ -207,8 +205,8 @@ impl Examiner<'_> {
         let free_names = by_name.map(|ids| ids.free_names().cloned().collect()).unwrap_or_default();
         let apart = reader.as_ref().filter(|reader| reader.misses_cube());
         let missed_by = apart.map(|reader| reader.file().to_owned());
-        let place_note = reader.as_ref().and_then(|reader| reader.place_note(&group.name, cube));
-        let undrawn_boxes = reader.as_ref().map_or(0, MaskReader::undrawn_boxes);
+        let notes =
+            reader.as_ref().map(|reader| reader.notes(&group.name, cube)).unwrap_or_default();
         let (file_classes, named_colors) =
             reader.map(|reader| (reader.file_classes, reader.named_colors)).unwrap_or_default();
         Ok(ExaminedMask {
@@ -217,8 +215,7 @@ impl Examiner<'_> {
             free_names,
             named_colors,
             missed_by,
-            place_note,
-            undrawn_boxes,
+            notes,
             has_ids,
             array,
         })

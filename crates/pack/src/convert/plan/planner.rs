@@ -177,17 +177,13 @@ impl<'a> Planner<'a> {
         let missed =
             missed.filter_map(|(group, mask)| Some((group.name.clone(), mask.missed_by.take()?)));
         let missed: Vec<_> = missed.collect();
-        let boxes = self.plan.masks.iter().zip(&masks);
-        let boxes = boxes.filter(|(_, mask)| mask.undrawn_boxes > 0);
-        let boxes: Vec<_> =
-            boxes.map(|(group, mask)| (group.name.clone(), mask.undrawn_boxes)).collect();
-        let mask_places = masks.iter_mut().filter_map(|mask| mask.place_note.take());
-        let mut place_notes: Vec<String> = mask_places.collect();
+        let of_masks = masks.iter_mut().flat_map(|mask| std::mem::take(&mut mask.notes));
+        let of_companions = companions.iter().filter_map(|found| found.note.clone());
+        let notes: Vec<String> = of_masks.chain(of_companions).collect();
         let with_ids: Vec<bool> = masks.iter().map(|mask| mask.has_ids).collect();
         let masks = masks.into_iter().map(|mask| (mask.fingerprint, mask.array));
         let (mask_fingerprints, masks): (Vec<_>, Vec<_>) = masks.unzip();
         let stack = self.stack(shape, &info, &bands)?;
-        place_notes.extend(companions.iter().filter_map(|found| found.place_note.clone()));
         let companions = companions.into_iter().map(|found| (found.fingerprint, found.array));
         let (companion_fingerprints, companions): (Vec<_>, Vec<_>) = companions.unzip();
         let fitting = self.check_companions(stack, &companions);
@@ -222,20 +218,9 @@ impl<'a> Planner<'a> {
             });
         }
         for (name, file) in missed {
-            let note = format!(
-                "no part of mask {name} touches it; check its coordinates and reference system"
-            );
-            self.cube_notes.add(&input.text(), &note, &mut self.plan.notes);
             self.missed.entry(name).or_insert((0, file)).0 += 1;
         }
-        for note in place_notes {
-            self.cube_notes.add(&input.text(), &note, &mut self.plan.notes);
-        }
-        for (name, count) in boxes {
-            let note = format!(
-                "annotations of mask {name} that are only boxes, and not drawn: {count}; {} reads them",
-                Opt::Boxes
-            );
+        for note in notes {
             self.cube_notes.add(&input.text(), &note, &mut self.plan.notes);
         }
         self.note_references(&input);
